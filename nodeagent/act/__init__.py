@@ -1,0 +1,1 @@
+"""Executors: each carries out one plan, op by op, and reports outcomes."""

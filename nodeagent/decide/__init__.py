@@ -1,0 +1,1 @@
+"""Pure judgement: Settings, Snapshot and Memory in; Decision, Memory and Plans out."""

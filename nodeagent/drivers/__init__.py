@@ -1,0 +1,1 @@
+"""One outside world per file; every driver raises DriverError only and holds no policy."""

@@ -1,0 +1,141 @@
+"""What the agent remembers from one cycle to the next: nouns only, saved as one JSON file.
+
+Everything here must survive a restart at any cycle with the same verdict, so it holds no open
+handles, no clocks and nothing that grows without bound. Bounds are enforced by decide, which is
+the only writer.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from nodeagent.model import (
+    Incident,
+    Instant,
+    NodeClass,
+    State,
+    Transition,
+)
+
+MEMORY_SCHEMA = 1
+"""Version of the state file; a newer one is set aside, never guessed at."""
+
+
+class Hold(Struct, frozen=True, kw_only=True):
+    """Where one check on one target stands between good and raised."""
+
+    state: State
+    """pending, warning or critical; a target that is plainly ok has no Hold."""
+    since: Instant
+    """When this state began; raised states keep it while any re-raise happens."""
+    node_class: NodeClass
+    polls: str = ""
+    """The last polls, oldest first, as 'b' (bad) and 'g' (good), at most m of "n of m"."""
+    good_polls: int = 0
+    """Good polls in a row since the last bad one."""
+    last_bad: Instant | None = None
+    value: str = ""
+    limit: str = ""
+    sentence: str = ""
+    cause: str = ""
+    number: float | None = None
+
+
+class XidRecord(Struct, frozen=True, kw_only=True):
+    """One Xid number on one GPU since it was last cleared."""
+
+    pci_address: str
+    number: int
+    node_class: NodeClass
+    """Effective class after operator override, decode rows and repeat rule."""
+    first: Instant
+    last: Instant
+    kernel_count: int = 0
+    nvml_count: int = 0
+    episodes: tuple[Instant, ...] = ()
+    """Starts of distinct occurrences (bounded), for the repeat rule; kept after clearing."""
+    cleared: Instant | None = None
+    """When the fault was proven gone; kept for the repeat window, then dropped."""
+    cleared_by: str = ""
+    caused_by: int | None = None
+    injected: bool = False
+    text: str = ""
+    detail: str = ""
+
+    @property
+    def count(self) -> int:
+        """Occurrences: both sources see the same fault, so the larger count, not the sum."""
+        return max(self.kernel_count, self.nvml_count)
+
+
+class GpuMemory(Struct, frozen=True, kw_only=True):
+    """What was last known of one GPU, for lost devices and for seeing resets."""
+
+    uuid: str | None = None
+    index: int | None = None
+    name: str | None = None
+    recovery_action: int | None = None
+    remap_pending: bool | None = None
+    volatile_uncorrected: int | None = None
+    volatile_corrected: int | None = None
+    reset_seen: Instant | None = None
+    reset_evidence: str = ""
+    replaced: Instant | None = None
+    """When a device with another UUID, or an operator's word, took this one's place."""
+
+
+class GpuBaseline(Struct, frozen=True, kw_only=True):
+    """What `gpu.count` compares with when no expected_count is configured."""
+
+    boot_id: str
+    count: int
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """NVML is released so that a reset or a driver upgrade can go on."""
+
+    since: Instant
+    until_seconds: float | None
+    """CLOCK_MONOTONIC of this boot when it ends by itself; None: until told."""
+    reason: str
+    by_operator: bool
+
+
+class VerdictMemory(Struct, frozen=True, kw_only=True):
+    """The verdict's stable transition time."""
+
+    state: State
+    since: Instant
+
+
+class KernelLogCursor(Struct, frozen=True, kw_only=True):
+    """Last kernel record that Memory has taken in."""
+
+    boot_id: str
+    sequence: int
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """The whole of it."""
+
+    schema: int = MEMORY_SCHEMA
+    node_name: str = ""
+    boot_id: str = ""
+    driver_version: str = ""
+    driver_epoch: int = 0
+    """Counts driver loads seen; a reload is a reset of every GPU."""
+    holds: dict[str, Hold] = {}
+    """By "check|target"."""
+    xids: dict[str, XidRecord] = {}
+    """By "pci|number"; SXids by "pci|sxid number"."""
+    unmatched: tuple[XidRecord, ...] = ()
+    """NVML 999 events that wait up to 5 s for the kernel line with the real number."""
+    gpus: dict[str, GpuMemory] = {}
+    baseline: GpuBaseline | None = None
+    incidents: tuple[Incident, ...] = ()
+    history: tuple[Transition, ...] = ()
+    verdict: VerdictMemory | None = None
+    release: Release | None = None
+    kernel_log: KernelLogCursor | None = None
+    last_poll_seconds: dict[str, float] = {}
+    """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""

@@ -1,0 +1,1 @@
+"""Samplers and the board: what is outside becomes readings and events."""

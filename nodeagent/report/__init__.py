@@ -1,0 +1,1 @@
+"""Turns what was read, decided and done into status, logs and metrics."""
