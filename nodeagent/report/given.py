@@ -1,0 +1,99 @@
+"""What a report or a metrics page is made from, and the questions both ask of it.
+
+Pure, like all makers of reports: no clock, no file, no judgement.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from nodeagent.memory import Memory
+from nodeagent.model import NODE, CheckRow, Decision, Now
+from nodeagent.settings import Settings
+from nodeagent.signals import KernelDriver, SignalKey, Snapshot, Unread, WorkerStatus
+
+WORKERS = ("nvml", "host")
+_LAST_SECOND_OF_9999 = 253402300799.0
+
+
+class ReportInput(Struct, frozen=True, kw_only=True):
+    """Everything a report or a metrics page is made from."""
+
+    decision: Decision | None
+    """None: no cycle has ended yet."""
+    memory: Memory
+    snapshot: Snapshot
+    """The one the decision was made from."""
+    settings: Settings
+    version: str
+    now: Now | None = None
+    """The moment of the request, for ages; None: the snapshot's."""
+    ready: bool = True
+    """False until every signal was tried once."""
+    cycle_number: int = 0
+    cycles: int = 0
+    """Cycles since the daemon started."""
+    cycles_seconds_total: float = 0.0
+    """Time spent in them."""
+    config_files: tuple[str, ...] = ()
+    config_error: str = ""
+    """Why the last reload was refused; "" when the files in place are in force."""
+
+    @property
+    def moment(self) -> Now:
+        """The moment that ages are counted to."""
+        return self.now or self.snapshot.now
+
+    @property
+    def check_rows(self) -> tuple[CheckRow, ...]:
+        """The decision's rows; none before the first cycle has ended."""
+        return self.decision.rows if self.decision is not None else ()
+
+
+def rfc3339(wall_seconds: float) -> str:
+    """A point in time as `2026-11-30T03:12:40Z`; a clock that is out of range is clamped."""
+    inside = min(max(wall_seconds, 0.0), _LAST_SECOND_OF_9999)
+    return datetime.fromtimestamp(int(inside), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def target_label(target: str, memory: Memory) -> str:
+    """`GPU 3 0000:4e:00.0` of a GPU, `NVSwitch ...` of a switch, else the target itself."""
+    gpu = memory.gpus.get(target)
+    if gpu is not None:
+        return f"GPU {target}" if gpu.index is None else f"GPU {gpu.index} {target}"
+    if any(key.startswith(f"{target}|sxid") for key in memory.xids):
+        return f"NVSwitch {target}"
+    return f"GPU {target}" if any(key.startswith(f"{target}|") for key in memory.xids) else target
+
+
+def read(given: ReportInput, signal: str) -> Any:
+    """Value of a node-wide signal, `Unread`, or None when it was never put on the board."""
+    reading = given.snapshot.readings.get(SignalKey(signal, NODE))
+    return None if reading is None else reading.value
+
+
+def gpu_wanted(given: ReportInput) -> bool:
+    """False where GPU checks do not apply: no NVIDIA device, or switched off by the operator."""
+    if given.settings.gpu.enabled != "auto":
+        return given.settings.gpu.enabled == "true"
+    devices, on_bus = read(given, "gpu.devices"), read(given, "gpu.pci")
+    worker, driver = read(given, "worker.nvml"), read(given, "gpu.kernel_driver")
+    if devices or given.memory.gpus or isinstance(driver, KernelDriver):
+        return True
+    if on_bus is not None and not isinstance(on_bus, Unread):
+        return bool(on_bus.addresses)
+    return isinstance(worker, WorkerStatus) and worker.state != "absent"
+
+
+def worker_states(given: ReportInput) -> dict[str, tuple[WorkerStatus, float]]:
+    """Kind -> (last known status, its age in seconds) of every worker that was ever seen."""
+    found: dict[str, tuple[WorkerStatus, float]] = {}
+    for kind in WORKERS:
+        reading = given.snapshot.readings.get(SignalKey(f"worker.{kind}", NODE))
+        if reading is not None and isinstance(reading.value, WorkerStatus):
+            age_seconds = max(0.0, given.moment.at.monotonic_seconds - reading.read_at_seconds)
+            found[kind] = (reading.value, age_seconds)
+    return found
