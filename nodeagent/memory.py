@@ -101,6 +101,14 @@ class Release(Struct, frozen=True, kw_only=True):
     by_operator: bool
 
 
+class UnknownSince(Struct, frozen=True, kw_only=True):
+    """Since when one check on one target could not be judged."""
+
+    since: Instant
+    noted: bool = False
+    """True once it lasted long enough to be told (a restart's first seconds are not worth a line)."""
+
+
 class VerdictMemory(Struct, frozen=True, kw_only=True):
     """The verdict's stable transition time."""
 
@@ -122,8 +130,9 @@ class Memory(Struct, frozen=True, kw_only=True):
     node_name: str = ""
     boot_id: str = ""
     driver_version: str = ""
-    driver_epoch: int = 0
-    """Counts driver loads seen; a reload is a reset of every GPU."""
+    """Kernel driver last seen loaded; kept while it is unloaded."""
+    driver_absent: bool = False
+    """The driver was loaded in this boot and is gone: its return is a reset of every GPU."""
     holds: dict[str, Hold] = {}
     """By "check|target"."""
     xids: dict[str, XidRecord] = {}
@@ -134,8 +143,12 @@ class Memory(Struct, frozen=True, kw_only=True):
     baseline: GpuBaseline | None = None
     incidents: tuple[Incident, ...] = ()
     history: tuple[Transition, ...] = ()
+    unknown: dict[str, UnknownSince] = {}
+    """By "check|target"."""
     verdict: VerdictMemory | None = None
     release: Release | None = None
+    auto_release_not_before_seconds: float = 0.0
+    """CLOCK_MONOTONIC of this boot; between two own releases NVML is read again at least once."""
     kernel_log: KernelLogCursor | None = None
     last_poll_seconds: dict[str, float] = {}
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""

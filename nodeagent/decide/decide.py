@@ -1,0 +1,201 @@
+"""The whole judgement of one cycle: Settings, Snapshot and Memory in; Decision, Memory, Plans out.
+
+Pure: the same three inputs give the same three outputs, and no input is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nodeagent.decide import gpus, incidents, release, taints, verdict, xid
+from nodeagent.decide.check import Check, CheckInput, run_check
+from nodeagent.decide.registry import registry
+from nodeagent.decide.rules import effective_limits, effective_rule
+from nodeagent.decide.xid_table import XidTable
+from nodeagent.memory import Memory, VerdictMemory
+from nodeagent.model import (
+    NODE,
+    CheckRow,
+    Decision,
+    Finding,
+    Notice,
+    Plan,
+    State,
+    Transition,
+    Verdict,
+)
+from nodeagent.settings import Settings
+from nodeagent.signals import (
+    ConfigReloaded,
+    KernelDriver,
+    KernelLogGap,
+    Outcome,
+    PciGpus,
+    SignalKey,
+    Snapshot,
+)
+
+READ_THROUGH_RELEASE = frozenset({"xid"})
+"""Checks of GPU families that read something besides NVML, and so go on while it is released."""
+
+
+def decide(
+    settings: Settings,
+    snapshot: Snapshot,
+    memory: Memory,
+    table: XidTable,
+    *,
+    checks: Mapping[str, Check] | None = None,
+) -> tuple[Decision, Memory, tuple[Plan, ...]]:
+    """Judge one snapshot."""
+    checks = registry() if checks is None else checks
+    now = snapshot.now
+    memory = gpus.begin_boot(memory, now, snapshot.node_name)
+    memory = gpus.remember(memory, snapshot)
+    memory, notices = xid.step(memory, snapshot, settings, table)
+    families = {check.id: check.family for check in checks.values()}
+    memory, told = release.step(memory, snapshot, settings, families)
+    memory, rows, transitions = _judge(settings, snapshot, memory, checks)
+    known = memory.verdict
+    word, memory = verdict.node_verdict(memory, rows, now)
+    memory = incidents.update(memory, checks, table.linked, now)
+    decision = Decision(
+        verdict=word,
+        rows=rows,
+        incidents=memory.incidents,
+        wanted_taints=taints.wanted_taints(memory, checks, settings.cluster.taint_prefix),
+        notices=(
+            *notices,
+            *told,
+            *_event_notices(snapshot),
+            *(_transition_notice(t, rows) for t in transitions),
+            *_verdict_notices(known, word, memory),
+        ),
+        next_due_seconds=_earliest(release.next_due_seconds(memory), xid.next_due_seconds(memory)),
+        released=memory.release is not None,
+    )
+    return decision, memory, release.plan(memory, snapshot)
+
+
+def _judge(
+    settings: Settings, snapshot: Snapshot, memory: Memory, checks: Mapping[str, Check]
+) -> tuple[Memory, tuple[CheckRow, ...], tuple[Transition, ...]]:
+    """Run every enabled check, parents before children, and move its holds."""
+    rows: list[CheckRow] = []
+    transitions: list[Transition] = []
+    after = msgspec.structs.replace(memory, holds={}, unknown={}, last_poll_seconds={})
+    is_gpu_node = gpu_wanted(settings, snapshot)
+    for check in _parents_first(checks):
+        if not settings.check(check.id).enabled:
+            continue
+        given = CheckInput(
+            snapshot=snapshot, memory=memory, limits=effective_limits(check, settings),
+            gpu_wanted=is_gpu_node, gpu_expected_count=settings.gpu.expected_count,
+        )
+        judged = verdict.judge_check(
+            check, effective_rule(check, settings), _findings(check, given, memory), memory,
+            now=snapshot.now, muted=_muted(check, rows),
+        )
+        rows.extend(judged.rows)
+        transitions.extend(judged.transitions)
+        after = msgspec.structs.replace(
+            after,
+            holds={**after.holds, **judged.holds},
+            unknown={**after.unknown, **judged.unknown},
+            last_poll_seconds={**after.last_poll_seconds, **judged.polls},
+        )
+    history = (*memory.history, *transitions)[-verdict.MAX_HISTORY :]
+    return msgspec.structs.replace(after, history=history), tuple(rows), tuple(transitions)
+
+
+def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
+    reading_nvml = check.family in taints.HARDWARE_FAMILIES and check.id not in READ_THROUGH_RELEASE
+    if memory.release is not None and reading_nvml and given.gpu_wanted:
+        sentence = f"NVML is released: {memory.release.reason}"
+        return [Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)]
+    return run_check(check, given)
+
+
+def gpu_wanted(settings: Settings, snapshot: Snapshot) -> bool:
+    """True when GPU checks apply: by order, or because bus or driver show an NVIDIA GPU."""
+    if settings.gpu.enabled != "auto":
+        return settings.gpu.enabled == "true"
+    bus = snapshot.readings.get(SignalKey("gpu.pci", NODE))
+    if bus is not None and isinstance(bus.value, PciGpus) and bus.value.addresses:
+        return True
+    driver = snapshot.readings.get(SignalKey("gpu.kernel_driver", NODE))
+    return driver is not None and isinstance(driver.value, KernelDriver)
+
+
+def _parents_first(checks: Mapping[str, Check]) -> list[Check]:
+    """Checks in an order that has every depends_on before its child; cycles end by name order."""
+    ordered: list[Check] = []
+    waiting = [checks[check_id] for check_id in sorted(checks)]
+    while waiting:
+        placed = {check.id for check in ordered}
+        free = [c for c in waiting if all(p in placed or p not in checks for p in c.depends_on)]
+        ordered.extend(free or waiting[:1])
+        waiting = [check for check in waiting if check not in ordered]
+    return ordered
+
+
+def _muted(check: Check, rows: list[CheckRow]) -> frozenset[str]:
+    """Targets on which a parent of this check is raised."""
+    raised = {State.WARNING, State.CRITICAL}
+    return frozenset(
+        row.target
+        for row in rows
+        if row.id in check.depends_on and (row.state in raised or row.stale_state in raised)
+    )
+
+
+def _event_notices(snapshot: Snapshot) -> list[Notice]:
+    notices: list[Notice] = []
+    for event in snapshot.events:
+        if isinstance(event, KernelLogGap):
+            notices.append(Notice(event="kmsg_gap", fields={"lost_records": event.lost_records}))
+        elif isinstance(event, ConfigReloaded):
+            name = "config_rejected" if event.error else "config_reloaded"
+            notices.append(Notice(event=name, fields={"reason": event.error}))
+        elif isinstance(event, Outcome) and not event.ok:
+            fields = {"op": event.op, "target": event.target, "reason": event.detail}
+            notices.append(Notice(event="op_failed", fields=fields))
+    return notices
+
+
+def _transition_notice(transition: Transition, rows: tuple[CheckRow, ...]) -> Notice:
+    raised = transition.state in (State.WARNING, State.CRITICAL)
+    name = "finding_raised" if raised else "finding_cleared"
+    if transition.state is State.UNKNOWN:
+        name = "signal_unread"
+    row = next((r for r in rows if (r.id, r.target) == (transition.check, transition.target)), None)
+    return Notice(
+        event=name,
+        fields={
+            "check": transition.check,
+            "target": transition.target,
+            "state": transition.state.value,
+            "previous": transition.previous.value,
+            "reason": transition.sentence,
+            "cause": row.cause if row is not None else "",
+        },
+    )
+
+
+def _verdict_notices(known: VerdictMemory | None, word: Verdict, memory: Memory) -> list[Notice]:
+    previous = known.state if known is not None else None
+    if previous is word.state or (previous is None and word.state is not State.CRITICAL):
+        return []
+    roots = ", ".join(f"{i.root} on {i.target}" for i in memory.incidents)
+    fields = {
+        "state": word.state.value,
+        "previous": previous.value if previous is not None else "not judged",
+        "reason": roots or "no fault stands",
+    }
+    return [Notice(event="verdict_changed", fields=fields)]
+
+
+def _earliest(*due_seconds: float | None) -> float | None:
+    return min((due for due in due_seconds if due is not None), default=None)

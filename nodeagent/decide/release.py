@@ -1,0 +1,153 @@
+"""When NVML is let go, so that the agent never stands in the way of a reset or driver upgrade.
+
+By a person's word for a stated time; or by itself, in short periods, while the verdict asks for a
+reset, a reboot or the vendor and no compute process is left on any GPU. Between two own releases
+NVML is read again, because only a read can show that the fault is gone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodeagent.decide import holds
+from nodeagent.decide.taints import HARDWARE_FAMILIES
+from nodeagent.errors import ErrorKind
+from nodeagent.memory import Memory, Release
+from nodeagent.model import NODE, Notice, Now, Op, Plan
+from nodeagent.settings import Settings
+from nodeagent.signals import (
+    GpuCommand,
+    GpuProcesses,
+    SignalKey,
+    Snapshot,
+    Unread,
+    WorkerStatus,
+)
+
+EXECUTOR = "gpu"
+AUTO_RELEASE_SECONDS = 600.0
+"""One own release: long enough for a reset script, short enough to notice a repaired GPU."""
+AUTO_PAUSE_SECONDS = 120.0
+"""Reading time between two own releases: several polls."""
+FRESH_SECONDS = 60.0
+OP_DEADLINE_SECONDS = 30.0
+
+
+def step(
+    memory: Memory, snapshot: Snapshot, settings: Settings, families: dict[str, str]
+) -> tuple[Memory, tuple[Notice, ...]]:
+    """Take in commands, end what is over, begin what is due. `families`: check id -> family."""
+    notices: list[Notice] = []
+    for event in snapshot.events:
+        if isinstance(event, GpuCommand):
+            memory, told = _commanded(memory, event, snapshot.now, settings)
+            notices.extend(told)
+    memory, told = _expired(memory, snapshot.now)
+    notices.extend(told)
+    memory, told = _by_itself(memory, snapshot, settings, families)
+    notices.extend(told)
+    return memory, tuple(notices)
+
+
+def _commanded(
+    memory: Memory, command: GpuCommand, now: Now, settings: Settings
+) -> tuple[Memory, list[Notice]]:
+    by = f"uid {command.user_id}" if command.user_id is not None else "an operator"
+    if command.verb == "release":
+        for_seconds = command.for_seconds or settings.gpu.release_seconds
+        release = Release(
+            since=now.at, until_seconds=now.at.monotonic_seconds + for_seconds,
+            reason=command.reason or f"asked by {by}", by_operator=True,
+        )
+        notice = Notice(event="gpu_released", fields={
+            "reason": release.reason, "duration_seconds": for_seconds, "user_id": command.user_id,
+        })
+        return msgspec.structs.replace(memory, release=release), [notice]
+    if command.verb == "resume":
+        return _resumed(memory, now, f"asked by {by}")
+    if command.verb == "repaired" and command.target in memory.gpus:
+        gpu = msgspec.structs.replace(memory.gpus[command.target], replaced=now.at)
+        return msgspec.structs.replace(memory, gpus={**memory.gpus, command.target: gpu}), []
+    return memory, []
+
+
+def _resumed(memory: Memory, now: Now, reason: str) -> tuple[Memory, list[Notice]]:
+    not_before_seconds = now.at.monotonic_seconds + AUTO_PAUSE_SECONDS
+    was_released = memory.release is not None
+    memory = msgspec.structs.replace(
+        memory, release=None, auto_release_not_before_seconds=not_before_seconds
+    )
+    return memory, [Notice(event="gpu_resumed", fields={"reason": reason})] if was_released else []
+
+
+def _expired(memory: Memory, now: Now) -> tuple[Memory, list[Notice]]:
+    release = memory.release
+    if release is None or release.until_seconds is None:
+        return memory, []
+    if now.at.monotonic_seconds < release.until_seconds:
+        return memory, []
+    return _resumed(memory, now, "the release has ended")
+
+
+def _by_itself(
+    memory: Memory, snapshot: Snapshot, settings: Settings, families: dict[str, str]
+) -> tuple[Memory, list[Notice]]:
+    now = snapshot.now
+    due = now.at.monotonic_seconds >= memory.auto_release_not_before_seconds
+    if not settings.gpu.auto_release or memory.release is not None or not due:
+        return memory, []
+    if not _cure_wanted(memory, families) or not _idle(snapshot):
+        return memory, []
+    release = Release(
+        since=now.at, until_seconds=now.at.monotonic_seconds + AUTO_RELEASE_SECONDS,
+        reason="the verdict asks for a cure and no compute process is left", by_operator=False,
+    )
+    notice = Notice(event="gpu_released",
+                    fields={"reason": release.reason, "duration_seconds": AUTO_RELEASE_SECONDS})
+    return msgspec.structs.replace(memory, release=release), [notice]
+
+
+def _cure_wanted(memory: Memory, families: dict[str, str]) -> bool:
+    """True when a raised GPU fault needs a cure that has not been seen yet."""
+    for key, hold in memory.holds.items():
+        check_id, _, target = key.partition("|")
+        hardware = families.get(check_id) in HARDWARE_FAMILIES
+        if not hardware or not holds.is_raised(hold) or not hold.node_class.taints:
+            continue
+        if target != NODE and hold.good_polls == 0:
+            return True
+    return False
+
+
+def _idle(snapshot: Snapshot) -> bool:
+    """True when every GPU was just read and none has a compute process; a lost GPU has none."""
+    readings = [r for key, r in snapshot.readings.items() if key.signal == "gpu.processes"]
+    if not readings:
+        return False
+    for reading in readings:
+        age_seconds = snapshot.now.at.monotonic_seconds - reading.read_at_seconds
+        value = reading.value
+        lost = isinstance(value, Unread) and value.kind is ErrorKind.LOST
+        none_left = isinstance(value, GpuProcesses) and value.count == 0
+        if age_seconds > FRESH_SECONDS or not (lost or none_left):
+            return False
+    return True
+
+
+def plan(memory: Memory, snapshot: Snapshot) -> tuple[Plan, ...]:
+    """One op while the NVML worker is not in the wanted state; none when it is."""
+    reading = snapshot.readings.get(SignalKey("worker.nvml", NODE))
+    if reading is None or not isinstance(reading.value, WorkerStatus):
+        return ()
+    is_released = reading.value.state == "released"
+    is_wanted = memory.release is not None
+    if is_released == is_wanted or reading.value.state == "absent":
+        return ()
+    kind = "nvml.release" if is_wanted else "nvml.resume"
+    op = Op(kind=kind, target="nvml", deadline_seconds=OP_DEADLINE_SECONDS)
+    return (Plan(executor=EXECUTOR, ops=(op,)),)
+
+
+def next_due_seconds(memory: Memory) -> float | None:
+    """CLOCK_MONOTONIC when a running release ends."""
+    return memory.release.until_seconds if memory.release is not None else None
