@@ -202,7 +202,7 @@ def node_verdict(memory: Memory, rows: Iterable[CheckRow], now: Now) -> tuple[Ve
         state = State.CRITICAL
     elif standing:
         state = State.WARNING
-    elif any(row.state is State.UNKNOWN for row in rows):
+    elif _is_unknown(memory, rows):
         state = State.UNKNOWN
     else:
         state = State.OK
@@ -213,6 +213,16 @@ def node_verdict(memory: Memory, rows: Iterable[CheckRow], now: Now) -> tuple[Ve
         known = msgspec.structs.replace(known, state=state)
     verdict = Verdict(state=state, since=known.since, node_class=worst)
     return verdict, msgspec.structs.replace(memory, verdict=known)
+
+
+def _is_unknown(memory: Memory, rows: Iterable[CheckRow]) -> bool:
+    """True when something stayed unread for long enough, or nothing is known of this node yet.
+
+    A restart's first seconds must not end "ok for 6 days".
+    """
+    if memory.verdict is None:
+        return any(row.state is State.UNKNOWN for row in rows)
+    return any(unknown.noted for unknown in memory.unknown.values())
 
 
 def _kind(state: State) -> str:

@@ -1,0 +1,65 @@
+# `make` alone prints help. A target's help is the text after its ##.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PREFIX ?= /opt/nodeagent
+DESTDIR ?=
+NODEAGENT_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test lint types arch unit soak bench docs catalog unit-verify test-systemd \
+        install uninstall clean
+
+help: ## print this help
+	@echo "nodeagent: per-node health, traffic and taint daemon for GPU Kubernetes clusters"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "First time: make run, then in a second shell: .venv/bin/nodeagent status"
+
+$(VENV)/.run: setup.cfg pyproject.toml
+	@scripts/ensure.sh run
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test: setup.cfg pyproject.toml $(VENV)/.run
+	@scripts/ensure.sh test
+	@echo "Installing the test tools into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+run: $(VENV)/.run ## install what is missing, start the agent in the foreground
+	@echo "Look at it from a second shell:  $(BIN)/nodeagent status     (stop it with Ctrl-C)"
+	@$(BIN)/nodeagent $(NODEAGENT_ARGS) run
+
+demo: $(VENV)/.run ## eight scripted GPUs, faults and recoveries, no GPU needed; ends by itself in 90 s
+	@$(BIN)/python tests/demo.py
+
+test: $(VENV)/.test lint types arch unit ## everything that CI runs
+
+lint: $(VENV)/.test ## style and names
+	@$(BIN)/ruff check --quiet nodeagent tests
+
+types: $(VENV)/.test ## strict types
+	@$(BIN)/mypy
+
+arch: $(VENV)/.test ## import contracts
+	@$(BIN)/lint-imports --config setup.cfg --no-cache >build-arch.log 2>&1 || { cat build-arch.log; rm -f build-arch.log; exit 1; }
+	@rm -f build-arch.log
+
+unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
+	@$(BIN)/python -m pytest
+
+soak: $(VENV)/.test ## slow loops: kills, memory slopes
+	@$(BIN)/python -m pytest tests/soak --timeout 3600
+
+bench: $(VENV)/.test ## the budgets of docs/design.md, measured on this machine
+	@$(BIN)/python tests/bench/run.py
+
+docs: $(VENV)/.test ## write the generated pages of docs/
+	@$(BIN)/python -m nodeagent.docs_generate
+
+clean: ## remove the virtual environment and build output
+	rm -rf $(VENV) build dist *.egg-info
