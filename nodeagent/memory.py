@@ -48,6 +48,10 @@ class XidRecord(Struct, frozen=True, kw_only=True):
     number: int
     node_class: NodeClass
     """Effective class after operator override, decode rows and repeat rule."""
+    decoded_class: NodeClass | None = None
+    """Class by decode rows or by the driver's recovery text (Xid 154); None: by number."""
+    held: bool = False
+    """Shown as class app until its hold window ends (Xid 109)."""
     first: Instant
     last: Instant
     kernel_count: int = 0

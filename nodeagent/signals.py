@@ -173,6 +173,10 @@ class KernelLogStatus(Struct, frozen=True, kw_only=True):
     reopened: int
     backfilled: bool
     """True once everything since boot (or the saved cursor) has been read."""
+    malformed_records: int = 0
+    """Records without a readable prefix: skipped."""
+    first_sequence: int | None = None
+    """Sequence number of the oldest record found at start; 0: the ring reached back to boot."""
 
 
 class StateFileStatus(Struct, frozen=True, kw_only=True):
@@ -211,6 +215,8 @@ class XidEvent(Struct, frozen=True, kw_only=True, tag="xid"):
     """Test injection flag i1 of an NVLink5 line: shown, never acted on."""
     detail: str = ""
     """Decoded meaning, when the table's meaning of the number is not enough."""
+    kernel_sequence: int | None = None
+    """Sequence number of the newest kernel record in this event; None for NVML."""
 
 
 class SxidEvent(Struct, frozen=True, kw_only=True, tag="sxid"):
@@ -219,10 +225,13 @@ class SxidEvent(Struct, frozen=True, kw_only=True, tag="sxid"):
     pci_address: str
     number: int
     at_seconds: float
-    fatal: bool
+    fatal: bool | None
+    """The severity word on the line; None where the line has none."""
     link: int | None = None
     text: str = ""
     count: int = 1
+    kernel_sequence: int | None = None
+    """Sequence number of the newest kernel record in this event."""
 
 
 class KernelLogGap(Struct, frozen=True, kw_only=True, tag="kernel_log_gap"):
