@@ -42,4 +42,8 @@ class DriverError(Exception):
 
 
 class ConfigError(Exception):
-    """A configuration value that cannot be used; the message names file, key, value, remedy."""
+    """Configuration that cannot be used; each problem names file, key, value and remedy in one line."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))

@@ -2,48 +2,76 @@
 
 Each field is followed by its docstring with unit and default: `docs/config.md` is generated from
 these. Limits, hold and class of a check live in `checks`, by check id, and hold only what the
-operator changed; the check's own record has the defaults.
+operator changed; the check's own record has the defaults. Ranges stand in the types; whoever builds
+a section by hand is not checked.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from nodeagent.model import NodeClass
+
+Switch = Literal["auto", "true", "false"]
+_DNS_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*"
+_PATH = r"^/[^\x00]*\Z"
+AbsolutePath = Annotated[str, Meta(pattern=_PATH, description="an absolute path")]
+SocketPath = Annotated[
+    str, Meta(pattern=_PATH, description="an absolute path of at most 107 bytes, the kernel's limit")
+]
+DomainName = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_DNS_NAME}\Z", max_length=253, description="a lower-case DNS name like nodeagent.io"
+    ),
+]
+NodeName = Annotated[
+    str,
+    Meta(
+        pattern=rf"^({_DNS_NAME})?\Z",
+        max_length=253,
+        description='the lower-case DNS name of the Node object, or "" to find it',
+    ),
+]
+ListenAddress = Annotated[str, Meta(description='address:port like "127.0.0.1:9469", or "" for off')]
+PollSeconds = Annotated[float, Meta(ge=1, le=3600)]
+WaitSeconds = Annotated[float, Meta(ge=1, le=86400)]
+PollCount = Annotated[int, Meta(ge=1, le=100)]
+StandSeconds = Annotated[float, Meta(ge=0, le=604800)]
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[node]`: who and where this node is."""
 
-    name: str = ""
+    name: NodeName = ""
     """Name of the Node object. Empty: the environment's NODE_NAME, then the host name."""
     dry_run: bool = False
     """Observe and decide, write nothing outside the agent's own socket and state file."""
-    host_root: str = "/"
+    host_root: AbsolutePath = "/"
     """Where the host's root file system is mounted; not "/" only inside a container."""
-    proc_root: str = "/proc"
+    proc_root: AbsolutePath = "/proc"
     """Where the host's /proc is mounted."""
-    state_file: str = "/var/lib/nodeagent/memory.json"
+    state_file: AbsolutePath = "/var/lib/nodeagent/memory.json"
     """What the agent remembers over a restart."""
 
 
 class GpuSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[gpu]`: the GPU worker."""
 
-    enabled: str = "auto"
+    enabled: Switch = "auto"
     """auto: when the PCI bus or the driver shows an NVIDIA GPU. true, false: by order."""
-    expected_count: int = 0
+    expected_count: Annotated[int, Meta(ge=0, le=1024)] = 0
     """GPUs that must be there. 0: as many as were seen first after boot."""
-    poll_seconds: float = 15.0
-    """Seconds between two read-alls of NVML. Range 1 to 3600."""
-    call_deadline_seconds: float = 10.0
+    poll_seconds: PollSeconds = 15.0
+    """Seconds between two read-alls of NVML."""
+    call_deadline_seconds: PollSeconds = 10.0
     """Seconds after which a read-all without progress counts as a miss. Three misses, or
     `stuck_seconds`, make the worker stuck."""
-    stuck_seconds: float = 30.0
+    stuck_seconds: PollSeconds = 30.0
     """Seconds one call may hang before the driver counts as stuck."""
-    release_seconds: float = 900.0
+    release_seconds: WaitSeconds = 900.0
     """Seconds NVML stays released by `nodeagent gpu release` without --for."""
     auto_release: bool = True
     """Release NVML when the verdict asks for reset, reboot or vendor and no compute process is
@@ -59,13 +87,13 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     """false: the check is not run and not shown."""
     node_class: NodeClass | None = None
     """Key `class`: ignore, app, check, reset, reboot or vendor."""
-    bad_polls: int | None = None
+    bad_polls: PollCount | None = None
     """n of "n of m" bad polls to raise."""
-    of_polls: int | None = None
+    of_polls: PollCount | None = None
     """m of "n of m"."""
-    good_polls: int | None = None
+    good_polls: PollCount | None = None
     """Good polls in a row to clear."""
-    minimum_seconds: float | None = None
+    minimum_seconds: StandSeconds | None = None
     """Seconds a raised fault stands at least after its last bad poll."""
     limits: dict[str, Any] = {}
     """Limits by name, each named and typed in docs/checks.md."""
@@ -74,18 +102,18 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
 class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[cluster]`: the node's taint."""
 
-    enabled: str = "auto"
+    enabled: Switch = "auto"
     """auto, true or false."""
-    taint_prefix: str = "nodeagent.io"
+    taint_prefix: DomainName = "nodeagent.io"
     """DNS domain before the slash of every taint, annotation and label of ours."""
 
 
 class StatusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[status]`: where the agent answers."""
 
-    socket: str = "/run/nodeagent/status.sock"
+    socket: SocketPath = "/run/nodeagent/status.sock"
     """Unix socket, mode 0660, group `nodeagent` where that group exists."""
-    metrics_listen: str = "127.0.0.1:9469"
+    metrics_listen: ListenAddress = "127.0.0.1:9469"
     """address:port that serves metrics, health and ready only. Empty: off."""
 
 
