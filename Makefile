@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PREFIX ?= /opt/nodeagent
 DESTDIR ?=
+PURGE ?= 0
 NODEAGENT_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -63,3 +64,18 @@ docs: $(VENV)/.test ## write the generated pages of docs/
 
 clean: ## remove the virtual environment and build output
 	rm -rf $(VENV) build dist *.egg-info
+
+catalog: $(VENV)/.run ## write systemd/nodeagent.catalog from the event catalogue
+	@$(BIN)/python -m nodeagent.report.events > systemd/nodeagent.catalog
+
+unit-verify: ## systemd's verifier and the exposure score of the shipped unit
+	@systemd/verify.sh
+
+test-systemd: $(VENV)/.test ## boot systemd in private namespaces and run the shipped unit in it
+	@$(BIN)/python -m pytest tests/systemd
+
+install: ## install on this host (PREFIX=/opt/nodeagent, DESTDIR=): unit, command, catalog, configuration
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(PYTHON)" systemd/install.sh
+
+uninstall: ## remove it; keeps an edited configuration and the memory unless PURGE=1
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PURGE="$(PURGE)" systemd/uninstall.sh

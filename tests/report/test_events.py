@@ -2,12 +2,14 @@
 
 import re
 import string
+from pathlib import Path
 
 import pytest
 
 from nodeagent.report.events import CATALOGUE, EventKind, Priority
 
 KINDS = list(CATALOGUE.values())
+SOURCES = sorted((Path(__file__).resolve().parents[2] / "nodeagent").rglob("*.py"))
 
 
 def _placeholders(sentence: str) -> set[str]:
@@ -68,3 +70,12 @@ def test_released_message_ids_do_not_change() -> None:
 def test_priority_follows_the_state(state: str, priority: Priority) -> None:
     """A critical finding is logged at 2, a warning at 4, everything else as a change of state."""
     assert CATALOGUE["finding_raised"].priority_of({"state": state}) == priority
+
+
+def test_every_event_the_code_names_is_catalogued() -> None:
+    """A Notice or an emit with a name that the catalogue lacks would lose its id and its sentence."""
+    pattern = re.compile(r'Notice\(\s*event="(\w+)"|\bemit\(\s*[\w.]+,\s*"(\w+)"')
+    named = {one or two for path in SOURCES for one, two in pattern.findall(path.read_text("utf-8"))}
+
+    assert named
+    assert named - set(CATALOGUE) == set()
