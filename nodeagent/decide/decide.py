@@ -5,11 +5,12 @@ Pure: the same three inputs give the same three outputs, and no input is changed
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import msgspec
 
-from nodeagent.decide import gpus, incidents, release, taints, verdict, xid
+from nodeagent.decide import gpus, incidents, release, taints, verdict, xid, xid_clear
 from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
@@ -33,6 +34,7 @@ from nodeagent.signals import (
     KernelLogGap,
     Outcome,
     PciGpus,
+    Reading,
     SignalKey,
     Snapshot,
 )
@@ -54,13 +56,14 @@ def decide(
     now = snapshot.now
     memory = gpus.begin_boot(memory, now, snapshot.node_name)
     memory = gpus.remember(memory, snapshot)
-    memory, notices = xid.step(memory, snapshot, settings, table)
+    memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
     memory, told = release.step(memory, snapshot, settings, families)
     memory, rows, transitions = _judge(settings, snapshot, memory, checks)
     known = memory.verdict
     word, memory = verdict.node_verdict(memory, rows, now)
-    memory = incidents.update(memory, checks, table.linked, now)
+    linked = functools.partial(xid.linked_numbers, table)
+    memory = incidents.update(memory, checks, linked, now)
     decision = Decision(
         verdict=word,
         rows=rows,
@@ -73,10 +76,22 @@ def decide(
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),
         ),
-        next_due_seconds=_earliest(release.next_due_seconds(memory), xid.next_due_seconds(memory)),
+        next_due_seconds=_earliest(release.next_due_seconds(memory), xid.due_seconds(memory, table)),
         released=memory.release is not None,
     )
     return decision, memory, release.plan(memory, snapshot)
+
+
+def _fold_xids(
+    settings: Settings, snapshot: Snapshot, memory: Memory, table: XidTable,
+    checks: Mapping[str, Check],
+) -> tuple[Memory, tuple[Notice, ...]]:
+    """Take in what was reported, then let go of what is proven gone."""
+    now, overrides = snapshot.now, settings.gpu.xid
+    memory, seen = xid.fold(memory, snapshot.events, now, table, overrides, memory.driver_version)
+    limits = effective_limits(checks["xid"], settings) if "xid" in checks else {}
+    memory, cleared = xid_clear.clear(memory, now, table, overrides, limits, snapshot.readings)
+    return memory, (*seen, *cleared)
 
 
 def _judge(
@@ -86,7 +101,7 @@ def _judge(
     rows: list[CheckRow] = []
     transitions: list[Transition] = []
     after = msgspec.structs.replace(memory, holds={}, unknown={}, last_poll_seconds={})
-    is_gpu_node = gpu_wanted(settings, snapshot)
+    is_gpu_node = gpu_wanted(settings, snapshot.readings)
     for check in _parents_first(checks):
         if not settings.check(check.id).enabled:
             continue
@@ -118,14 +133,14 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
     return run_check(check, given)
 
 
-def gpu_wanted(settings: Settings, snapshot: Snapshot) -> bool:
+def gpu_wanted(settings: Settings, readings: Mapping[SignalKey, Reading]) -> bool:
     """True when GPU checks apply: by order, or because bus or driver show an NVIDIA GPU."""
     if settings.gpu.enabled != "auto":
         return settings.gpu.enabled == "true"
-    bus = snapshot.readings.get(SignalKey("gpu.pci", NODE))
+    bus = readings.get(SignalKey("gpu.pci", NODE))
     if bus is not None and isinstance(bus.value, PciGpus) and bus.value.addresses:
         return True
-    driver = snapshot.readings.get(SignalKey("gpu.kernel_driver", NODE))
+    driver = readings.get(SignalKey("gpu.kernel_driver", NODE))
     return driver is not None and isinstance(driver.value, KernelDriver)
 
 

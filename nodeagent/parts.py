@@ -1,0 +1,101 @@
+"""Builds the observing half of the agent; the daemon and the one-shot check both use it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from nodeagent.decide.check import Check
+from nodeagent.decide.decide import gpu_wanted
+from nodeagent.decide.registry import registry
+from nodeagent.decide.rules import effective_limits
+from nodeagent.decide.xid_table import XidTable
+from nodeagent.drivers.clock import Clock
+from nodeagent.drivers.kmsg import open_kmsg
+from nodeagent.drivers.worker import Worker, python_module
+from nodeagent.memory import Memory
+from nodeagent.model import NODE
+from nodeagent.observe.board import Board
+from nodeagent.observe.gpus import GpuSampler
+from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.kernel_log import KernelLog
+from nodeagent.observe.node import NodeSampler
+from nodeagent.settings import Settings
+from nodeagent.signals import SignalKey
+from nodeagent.xid_data import load_xid_table
+
+FIRST_LOOK_SECONDS = 8.0
+"""How long the first cycle waits for every signal to have been tried once."""
+
+
+class Parts:
+    """Board, inbox, workers and samplers of one process."""
+
+    def __init__(self, settings: Settings, memory: Memory, clock: Clock) -> None:
+        self.clock = clock
+        self.board = Board(clock)
+        self.inbox = Inbox()
+        self.checks: Mapping[str, Check] = registry()
+        self.table: XidTable = load_xid_table()
+        self.settings = settings
+        gpu = settings.gpu
+        self.nvml_worker = Worker(
+            "nvml", python_module("nodeagent.drivers.nvml"), clock,
+            call_deadline_seconds=gpu.call_deadline_seconds, stuck_seconds=gpu.stuck_seconds,
+        )
+        self.host_worker = Worker(
+            "host", python_module("nodeagent.drivers.host"), clock,
+            call_deadline_seconds=gpu.call_deadline_seconds, stuck_seconds=gpu.stuck_seconds,
+            kill_seconds=0,
+        )
+        self.gpus = GpuSampler(
+            self.nvml_worker, self.board, self.inbox, clock, poll_seconds=gpu.poll_seconds
+        )
+        self.node = NodeSampler(
+            self.host_worker, self.board, self.inbox, clock, host_root=settings.node.host_root,
+            proc_root=settings.node.proc_root, paths=self._disk_paths(settings),
+        )
+        self.kernel_log = KernelLog(
+            lambda: open_kmsg(settings.node.kernel_log), self.board, self.inbox, clock, self.table,
+            memory.kernel_log, lambda: memory.driver_version,
+        )
+
+    def _disk_paths(self, settings: Settings) -> tuple[str, ...]:
+        check = self.checks.get("disk.full")
+        return tuple(effective_limits(check, settings)["paths"]) if check is not None else ()
+
+    def apply(self, settings: Settings) -> None:
+        """Put reloaded settings into the samplers."""
+        self.settings = settings
+        self.node.set_paths(self._disk_paths(settings))
+
+    def update_wanted(self) -> None:
+        """Read NVML when GPU checks apply here, and not otherwise."""
+        snapshot_readings = self.board.readings()
+        self.gpus.set_wanted(gpu_wanted(self.settings, snapshot_readings))
+
+    async def first_look(self, deadline_seconds: float = FIRST_LOOK_SECONDS) -> None:
+        """Return when every signal was tried once, or at the deadline: a hung call is no excuse."""
+        end_seconds = self.clock.monotonic_seconds() + deadline_seconds
+        while self.clock.monotonic_seconds() < end_seconds:
+            self.update_wanted()
+            if self._tried():
+                return
+            await asyncio.sleep(0.05)
+
+    def _tried(self) -> bool:
+        readings = self.board.readings()
+        host = readings.get(SignalKey("worker.host", NODE))
+        log = readings.get(SignalKey("kernel_log", NODE))
+        if host is None or SignalKey("kubelet.health", NODE) not in readings or log is None:
+            return False
+        if not getattr(log.value, "backfilled", True):
+            return False
+        if not gpu_wanted(self.settings, readings):
+            return True
+        nvml = readings.get(SignalKey("worker.nvml", NODE))
+        return nvml is not None and nvml.value.state not in ("starting", "reading")
+
+    async def stop(self) -> None:
+        """End both workers; returns when their processes are gone or known to be unkillable."""
+        await asyncio.gather(self.nvml_worker.stop(), self.host_worker.stop())
