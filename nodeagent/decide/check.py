@@ -108,6 +108,14 @@ def good(target: str, reading: Reading, **more: Any) -> Finding:
     )
 
 
+def unknown(target: str, reading: Reading, sentence: str, **more: Any) -> Finding:
+    """A finding that cannot be judged although its own signal was read."""
+    return Finding(
+        target=target, state=State.UNKNOWN, sentence=sentence,
+        read_at_seconds=reading.read_at_seconds, **more,
+    )
+
+
 def run_check(check: Check, given: CheckInput) -> list[Finding]:
     """Findings of one check: judged ones, plus one for each target whose signals were not read."""
     if check.family in ("gpu", "driver") and not given.gpu_wanted:

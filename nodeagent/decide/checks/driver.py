@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
 from nodeagent.model import NODE, Finding, NodeClass, State
 from nodeagent.signals import PciGpus, Reading, WorkerStatus
 
@@ -29,8 +29,8 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         if worker.state in ("released", "absent"):
             yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=f"NVML is {worker.state}")
         elif worker.error_cause == "access_lost":
-            said = worker.error_detail or "no detail"
-            yield _unknown(target, reading, f"the agent lost its access to the GPUs: {said}", "access_lost")
+            said = f"the agent lost its access to the GPUs: {worker.error_detail or 'no detail'}"
+            yield unknown(target, reading, said, cause="access_lost")
         elif worker.state == "stuck":
             yield _hung(given, worker, reading, immediate=True)
         elif worker.error_kind is not None or worker.error_cause:
@@ -40,14 +40,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         elif worker.state in ("idle", "reading"):
             yield good(target, reading, value="answers", number=0.0)
         else:
-            yield _unknown(target, reading, f"the NVML worker is in state {worker.state}")
-
-
-def _unknown(target: str, reading: Reading, sentence: str, cause: str = "") -> Finding:
-    return Finding(
-        target=target, state=State.UNKNOWN, sentence=sentence, cause=cause,
-        read_at_seconds=reading.read_at_seconds,
-    )
+            yield unknown(target, reading, f"the NVML worker is in state {worker.state}")
 
 
 def _pending_seconds(given: CheckInput, worker: WorkerStatus) -> float:

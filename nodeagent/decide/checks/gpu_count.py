@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, unknown
+from nodeagent.errors import ErrorKind
 from nodeagent.model import NODE, Finding, NodeClass
-from nodeagent.signals import PciGpus
+from nodeagent.signals import PciGpus, Unread
 
 
-def _expected(given: CheckInput) -> int:
-    """GPUs that must be there; 0 when nothing is known yet."""
+def _expected(given: CheckInput) -> tuple[int, bool]:
+    """GPUs that must be there at least (0: nothing is known yet), and whether that is all of them."""
     if given.gpu_expected_count:
-        return given.gpu_expected_count
+        return given.gpu_expected_count, True
     pci = given.value("gpu.pci", NODE)
+    no_bus = isinstance(pci, Unread) and pci.kind is ErrorKind.ABSENT
     on_bus = len(pci.addresses) if isinstance(pci, PciGpus) else 0
     baseline = given.memory.baseline
     this_boot = baseline is not None and baseline.boot_id == given.snapshot.now.at.boot_id
-    return max(on_bus, baseline.count if baseline is not None and this_boot else 0)
+    seen_first = baseline.count if baseline is not None and this_boot else 0
+    return max(on_bus, seen_first), no_bus or isinstance(pci, PciGpus)
 
 
 def _missing(given: CheckInput, enumerated: set[str]) -> str:
@@ -36,13 +39,16 @@ def _missing(given: CheckInput, enumerated: set[str]) -> str:
 def judge(given: CheckInput) -> Iterator[Finding]:
     """Fewer than expected is bad, more is not; number is GPUs enumerated."""
     for target, devices, reading in given.values("gpu.devices"):
-        count, expected = len(devices), _expected(given)
+        count, (expected, is_all) = len(devices), _expected(given)
         shown = {"value": f"{count} GPUs", "limit": f"{expected or count} GPUs", "number": float(count)}
-        if count >= expected:
+        if count < expected:
+            missing = _missing(given, {gpu.pci_address for gpu in devices})
+            yield bad(target, reading, f"{count} of {expected} GPUs enumerated{missing}", **shown)
+        elif is_all:
             yield good(target, reading, **shown)
-            continue
-        missing = _missing(given, {gpu.pci_address for gpu in devices})
-        yield bad(target, reading, f"{count} of {expected} GPUs enumerated{missing}", **shown)
+        else:
+            sentence = "the PCI bus was not read, so the number of GPUs to expect is not known"
+            yield unknown(target, reading, sentence, value=f"{count} GPUs")
 
 
 CHECKS = (

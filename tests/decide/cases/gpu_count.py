@@ -48,13 +48,13 @@ CASES = (
     ),
     Case(
         name="fewer than this boot first showed names the missing address",
-        readings={"gpu.devices": gpus(A)},
+        readings={"gpu.devices": gpus(A), "gpu.pci": PciGpus(addresses=(A,))},
         memory=first_seen(2, **{A: GpuMemory(), B: GpuMemory()}),
         want=bad(says=f"missing: {B}"),
     ),
     Case(
         name="an earlier boot's number is no measure",
-        readings={"gpu.devices": gpus(A)},
+        readings={"gpu.devices": gpus(A), "gpu.pci": PciGpus(addresses=(A,))},
         memory=first_seen(2, boot_id="boot-0"),
         want=ok(),
     ),
@@ -79,6 +79,18 @@ CASES = (
         readings={"gpu.devices": gpus(A), "gpu.pci": Unread(kind=ErrorKind.DENIED, reason="EACCES")},
         memory=first_seen(2),
         want=bad(),
+    ),
+    Case(
+        name="the bus unread proves nothing good",
+        readings={"gpu.devices": gpus(A, B), "gpu.pci": Unread(kind=ErrorKind.DENIED, reason="EACCES")},
+        memory=first_seen(2),
+        want=unknown(says="the PCI bus was not read"),
+    ),
+    Case(
+        name="a machine without a PCI bus goes by the first count",
+        readings={"gpu.devices": gpus(A, B), "gpu.pci": Unread(kind=ErrorKind.ABSENT, reason="no sysfs")},
+        memory=first_seen(2),
+        want=ok(),
     ),
     Case(
         name="unread: timeout",
