@@ -13,7 +13,7 @@ from msgspec import Struct
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, CheckRow, Decision, Now
 from nodeagent.settings import Settings
-from nodeagent.signals import KernelDriver, SignalKey, Snapshot, Unread, WorkerStatus
+from nodeagent.signals import KernelDriver, PciGpus, SignalKey, Snapshot, WorkerStatus
 
 WORKERS = ("nvml", "host")
 _LAST_SECOND_OF_9999 = 253402300799.0
@@ -75,17 +75,14 @@ def read(given: ReportInput, signal: str) -> Any:
     return None if reading is None else reading.value
 
 
-def gpu_wanted(given: ReportInput) -> bool:
-    """False where GPU checks do not apply: no NVIDIA device, or switched off by the operator."""
+def gpu_wanted(given: ReportInput) -> bool | None:
+    """False where GPU checks do not apply: no NVIDIA device, or switched off. None: not known yet."""
     if given.settings.gpu.enabled != "auto":
         return given.settings.gpu.enabled == "true"
-    devices, on_bus = read(given, "gpu.devices"), read(given, "gpu.pci")
-    worker, driver = read(given, "worker.nvml"), read(given, "gpu.kernel_driver")
-    if devices or given.memory.gpus or isinstance(driver, KernelDriver):
+    bus = read(given, "gpu.pci")
+    if isinstance(read(given, "gpu.kernel_driver"), KernelDriver):
         return True
-    if on_bus is not None and not isinstance(on_bus, Unread):
-        return bool(on_bus.addresses)
-    return isinstance(worker, WorkerStatus) and worker.state != "absent"
+    return bool(bus.addresses) if isinstance(bus, PciGpus) else None
 
 
 def worker_states(given: ReportInput) -> dict[str, tuple[WorkerStatus, float]]:

@@ -19,7 +19,12 @@ CHECK_SCHEMA = "nodeagent/check/v1"
 HISTORY_SCHEMA = "nodeagent/history/v1"
 
 SEVERITY = (
-    State.CRITICAL, State.WARNING, State.UNKNOWN, State.PENDING, State.MUTED, State.OK,
+    State.CRITICAL,
+    State.WARNING,
+    State.UNKNOWN,
+    State.PENDING,
+    State.MUTED,
+    State.OK,
     State.NOT_APPLICABLE,
 )
 """Every state, the one to look at first in front."""
@@ -100,8 +105,8 @@ class ReleaseStatus(Struct, frozen=True, kw_only=True):
 class GpuStatus(Struct, frozen=True, kw_only=True):
     """All GPUs in a few numbers."""
 
-    wanted: bool
-    """False: GPU checks do not apply to this node."""
+    wanted: bool | None
+    """False: GPU checks do not apply to this node. None: not known yet."""
     seen: int | UnreadValue | None
     """GPUs the driver enumerates now; None when not wanted."""
     expected: int | None
@@ -195,23 +200,25 @@ class PendingCall(Struct, frozen=True, kw_only=True):
     misses: int
 
 
-class KernelLogSummary(Struct, frozen=True, kw_only=True):
-    """The reader of the kernel log."""
+class KernelLogSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The reader of the kernel log; only `unread` when it could not be opened."""
 
-    records: int
-    lost_records: int
-    refused_records: int
-    reopened: int
-    backfilled: bool
-    age_seconds: float
+    unread: str | None = None
+    records: int | None = None
+    lost_records: int | None = None
+    refused_records: int | None = None
+    reopened: int | None = None
+    backfilled: bool | None = None
+    age_seconds: float | None = None
 
 
-class StateFileSummary(Struct, frozen=True, kw_only=True):
-    """Where the agent keeps its memory."""
+class StateFileSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the agent keeps its memory; only `unread` when its condition is unknown."""
 
-    writable: bool
-    detail: str
-    set_aside: str
+    unread: str | None = None
+    writable: bool | None = None
+    detail: str | None = None
+    set_aside: str | None = None
 
 
 class ConfigSummary(Struct, frozen=True, kw_only=True):
@@ -244,8 +251,8 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     xids: list[XidStatus]
     workers: list[WorkerSummary]
     pending_calls: list[PendingCall]
-    kernel_log: KernelLogSummary | UnreadValue | None
-    state_file: StateFileSummary | UnreadValue | None
+    kernel_log: KernelLogSummary | None
+    state_file: StateFileSummary | None
     config: ConfigSummary
     inbox_dropped: int
     """Events lost because more happened at once than the inbox holds."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
-from nodeagent.report.given import ReportInput, gpu_wanted, read, rfc3339, target_label, worker_states
+from nodeagent.report.given import ReportInput, read, rfc3339, target_label, worker_states
+from nodeagent.report.gpus import gpu_status
 from nodeagent.report.schema import (
     RAISED,
     SEVERITY,
@@ -20,12 +21,10 @@ from nodeagent.report.schema import (
     CheckStatus,
     ConfigSummary,
     CycleStatus,
-    GpuStatus,
     HistoryReport,
     IncidentStatus,
     KernelLogSummary,
     PendingCall,
-    ReleaseStatus,
     StateFileSummary,
     StatusReport,
     TaintRow,
@@ -40,8 +39,6 @@ from nodeagent.report.schema import (
     worst,
 )
 from nodeagent.signals import (
-    GpuDriver,
-    KernelDriver,
     KernelLogStatus,
     SignalKey,
     StateFileStatus,
@@ -62,15 +59,26 @@ def build_status(given: ReportInput) -> StatusReport:
     verdict = _verdict(given)
     incidents = [_incident(item, given) for item in _incidents(given)]
     return StatusReport(
-        node=given.snapshot.node_name, version=given.version,
-        generated_at=rfc3339(moment.at.wall_seconds), phase=_phase(given),
-        verdict=verdict, exit_code=exit_code_of(verdict.state),
+        node=given.snapshot.node_name,
+        version=given.version,
+        generated_at=rfc3339(moment.at.wall_seconds),
+        phase=_phase(given),
+        verdict=verdict,
+        exit_code=exit_code_of(verdict.state),
         cycle=CycleStatus(number=given.cycle_number, age_seconds=moment.age_seconds(given.snapshot.now.at)),
-        gpus=_gpus(given, rows), rows=rows, counts=_counts(rows), incidents=incidents,
-        taint=_taint(given), xids=_xids(given), workers=_workers(given), pending_calls=_pending_calls(given),
-        kernel_log=_kernel_log(given), state_file=_state_file(given),
+        gpus=gpu_status(given, rows),
+        rows=rows,
+        counts=_counts(rows),
+        incidents=incidents,
+        taint=_taint(given),
+        xids=_xids(given),
+        workers=_workers(given),
+        pending_calls=_pending_calls(given),
+        kernel_log=_kernel_log(given),
+        state_file=_state_file(given),
         config=ConfigSummary(files=list(given.config_files), reload_error=given.config_error),
-        inbox_dropped=given.snapshot.inbox_dropped, dry_run=given.settings.node.dry_run,
+        inbox_dropped=given.snapshot.inbox_dropped,
+        dry_run=given.settings.node.dry_run,
         next=_next(given, rows, incidents),
     )
 
@@ -82,9 +90,13 @@ def build_check(
     rows = [row for row in _check_rows(given) if not ids or row.id in ids]
     state = worst(rows) if rows else State.UNKNOWN
     return CheckReport(
-        node=given.snapshot.node_name, version=given.version,
-        generated_at=rfc3339(given.moment.at.wall_seconds), checks=rows, counts=_counts(rows),
-        exit_code=exit_code_of(state), duration_seconds=duration_seconds,
+        node=given.snapshot.node_name,
+        version=given.version,
+        generated_at=rfc3339(given.moment.at.wall_seconds),
+        checks=rows,
+        counts=_counts(rows),
+        exit_code=exit_code_of(state),
+        duration_seconds=duration_seconds,
     )
 
 
@@ -92,8 +104,10 @@ def build_history(given: ReportInput, *, since_seconds: float | None = None) -> 
     """The transitions of the last `since_seconds`, of all that is remembered when None."""
     moment = given.moment
     return HistoryReport(
-        node=given.snapshot.node_name, version=given.version,
-        generated_at=rfc3339(moment.at.wall_seconds), since_seconds=since_seconds,
+        node=given.snapshot.node_name,
+        version=given.version,
+        generated_at=rfc3339(moment.at.wall_seconds),
+        since_seconds=since_seconds,
         transitions=[
             _transition(item, given)
             for item in given.memory.history
@@ -122,12 +136,24 @@ def _check_row(row: CheckRow, given: ReportInput) -> CheckStatus:
     if row.read_at_seconds is not None:
         read_age = max(0.0, moment.at.monotonic_seconds - row.read_at_seconds)
     return CheckStatus(
-        id=row.id, target=row.target, target_label=target_label(row.target, given.memory),
-        gpu_index=gpu.index if gpu else None, gpu_uuid=gpu.uuid if gpu else None,
-        state=row.state, value=_value_shown(row), limit=row.limit or None, number=row.number,
-        sentence=row.sentence, node_class=row.node_class, cause=row.cause, held=row.held,
-        since=_maybe_rfc3339(row.since), age_seconds=_maybe_age(moment, row.since),
-        read_age_seconds=read_age, stale_state=row.stale_state, source=row.source,
+        id=row.id,
+        target=row.target,
+        target_label=target_label(row.target, given.memory),
+        gpu_index=gpu.index if gpu else None,
+        gpu_uuid=gpu.uuid if gpu else None,
+        state=row.state,
+        value=_value_shown(row),
+        limit=row.limit or None,
+        number=row.number,
+        sentence=row.sentence,
+        node_class=row.node_class,
+        cause=row.cause,
+        held=row.held,
+        since=_maybe_rfc3339(row.since),
+        age_seconds=_maybe_age(moment, row.since),
+        read_age_seconds=read_age,
+        stale_state=row.stale_state,
+        source=row.source,
         runbook=_explain(row.id, row.cause),
     )
 
@@ -169,75 +195,10 @@ def _verdict(given: ReportInput) -> VerdictStatus:
         return VerdictStatus(state=State.UNKNOWN, since=None, age_seconds=None, node_class=NodeClass.IGNORE)
     verdict = given.decision.verdict
     return VerdictStatus(
-        state=verdict.state, since=rfc3339(verdict.since.wall_seconds),
-        age_seconds=given.moment.age_seconds(verdict.since), node_class=verdict.node_class,
-    )
-
-
-def _gpus(given: ReportInput, rows: list[CheckStatus]) -> GpuStatus:
-    wanted = gpu_wanted(given)
-    expected, expected_from = _expected(given)
-    tally = Counter(_gpu_states(given, rows).values())
-    return GpuStatus(
-        wanted=wanted, seen=_seen(given) if wanted else None,
-        expected=expected if wanted else None, expected_from=expected_from if wanted else "",
-        healthy=tally["healthy"], faulty=tally["faulty"], unread=tally["unread"],
-        driver_version=_driver_version(given) if wanted else None,
-        released=given.memory.release is not None, release=_release(given),
-    )
-
-
-def _gpu_states(given: ReportInput, rows: list[CheckStatus]) -> dict[str, str]:
-    """healthy, faulty or unread of every GPU that some check speaks of."""
-    states: dict[str, set[State]] = {}
-    for row in rows:
-        if row.target in given.memory.gpus:
-            states.setdefault(row.target, set()).add(in_force(row))
-    return {pci: _gpu_word(found) for pci, found in states.items()}
-
-
-def _gpu_word(found: set[State]) -> str:
-    if found & set(RAISED):
-        return "faulty"
-    judged = State.OK in found or State.PENDING in found
-    return "healthy" if judged and State.UNKNOWN not in found else "unread"
-
-
-def _expected(given: ReportInput) -> tuple[int | None, str]:
-    if given.settings.gpu.expected_count:
-        return given.settings.gpu.expected_count, "config"
-    baseline = given.memory.baseline
-    if baseline is not None and baseline.boot_id == given.snapshot.now.at.boot_id:
-        return baseline.count, "first seen after boot"
-    return None, ""
-
-
-def _seen(given: ReportInput) -> int | UnreadValue:
-    devices = read(given, "gpu.devices")
-    if devices is None:
-        return UnreadValue(unread="not read yet")
-    return UnreadValue(unread=devices.reason) if isinstance(devices, Unread) else len(devices)
-
-
-def _driver_version(given: ReportInput) -> str | UnreadValue:
-    kernel, by_nvml = read(given, "gpu.kernel_driver"), read(given, "gpu.driver")
-    if isinstance(kernel, KernelDriver):
-        return kernel.version
-    if isinstance(by_nvml, GpuDriver):
-        return by_nvml.driver_version
-    return UnreadValue(unread=kernel.reason if isinstance(kernel, Unread) else "not read yet")
-
-
-def _release(given: ReportInput) -> ReleaseStatus | None:
-    release, moment = given.memory.release, given.moment
-    if release is None:
-        return None
-    left = None
-    if release.until_seconds is not None:
-        left = max(0.0, release.until_seconds - moment.at.monotonic_seconds)
-    return ReleaseStatus(
-        since=rfc3339(release.since.wall_seconds), age_seconds=moment.age_seconds(release.since),
-        left_seconds=left, reason=release.reason, by_operator=release.by_operator,
+        state=verdict.state,
+        since=rfc3339(verdict.since.wall_seconds),
+        age_seconds=given.moment.age_seconds(verdict.since),
+        node_class=verdict.node_class,
     )
 
 
@@ -247,8 +208,12 @@ def _incidents(given: ReportInput) -> tuple[Incident, ...]:
 
 def _incident(item: Incident, given: ReportInput) -> IncidentStatus:
     return IncidentStatus(
-        id=item.id, target=item.target, target_label=target_label(item.target, given.memory), root=item.root,
-        opened=rfc3339(item.opened.wall_seconds), age_seconds=given.moment.age_seconds(item.opened),
+        id=item.id,
+        target=item.target,
+        target_label=target_label(item.target, given.memory),
+        root=item.root,
+        opened=rfc3339(item.opened.wall_seconds),
+        age_seconds=given.moment.age_seconds(item.opened),
         members=list(item.members),
     )
 
@@ -257,7 +222,8 @@ def _taint(given: ReportInput) -> TaintStatus:
     wanted = given.decision.wanted_taints if given.decision is not None else ()
     return TaintStatus(
         wanted=[TaintRow(key=taint.key, value=taint.value, effect=taint.effect) for taint in wanted],
-        would=True, dry_run=given.settings.node.dry_run,
+        would=True,
+        dry_run=given.settings.node.dry_run,
     )
 
 
@@ -269,20 +235,34 @@ def _xids(given: ReportInput) -> list[XidStatus]:
 def _xid(key: str, record: XidRecord, given: ReportInput) -> XidStatus:
     return XidStatus(
         kind="sxid" if key.partition("|")[2].startswith("sxid") else "xid",
-        target=record.pci_address, target_label=target_label(record.pci_address, given.memory),
-        number=record.number, node_class=record.node_class, count=record.count,
-        first=rfc3339(record.first.wall_seconds), last=rfc3339(record.last.wall_seconds),
-        age_seconds=given.moment.age_seconds(record.last), cleared=_maybe_rfc3339(record.cleared),
-        cleared_by=record.cleared_by, caused_by=record.caused_by, injected=record.injected,
-        text=record.text, detail=record.detail,
+        target=record.pci_address,
+        target_label=target_label(record.pci_address, given.memory),
+        number=record.number,
+        node_class=record.node_class,
+        count=record.count,
+        first=rfc3339(record.first.wall_seconds),
+        last=rfc3339(record.last.wall_seconds),
+        age_seconds=given.moment.age_seconds(record.last),
+        cleared=_maybe_rfc3339(record.cleared),
+        cleared_by=record.cleared_by,
+        caused_by=record.caused_by,
+        injected=record.injected,
+        text=record.text,
+        detail=record.detail,
     )
 
 
 def _workers(given: ReportInput) -> list[WorkerSummary]:
     return [
         WorkerSummary(
-            kind=kind, state=status.state, pid=status.pid, misses=status.misses, restarts=status.restarts,
-            error_cause=status.error_cause, error_detail=status.error_detail, age_seconds=age_seconds,
+            kind=kind,
+            state=status.state,
+            pid=status.pid,
+            misses=status.misses,
+            restarts=status.restarts,
+            error_cause=status.error_cause,
+            error_detail=status.error_detail,
+            age_seconds=age_seconds,
         )
         for kind, (status, age_seconds) in worker_states(given).items()
     ]
@@ -292,7 +272,10 @@ def _pending_calls(given: ReportInput) -> list[PendingCall]:
     monotonic_seconds = given.moment.at.monotonic_seconds
     return [
         PendingCall(
-            worker=kind, call=status.pending_call, state=status.state, misses=status.misses,
+            worker=kind,
+            call=status.pending_call,
+            state=status.state,
+            misses=status.misses,
             for_seconds=max(0.0, monotonic_seconds - status.pending_since_seconds),
         )
         for kind, (status, _) in worker_states(given).items()
@@ -300,27 +283,34 @@ def _pending_calls(given: ReportInput) -> list[PendingCall]:
     ]
 
 
-def _kernel_log(given: ReportInput) -> KernelLogSummary | UnreadValue | None:
+def _kernel_log(given: ReportInput) -> KernelLogSummary | None:
     reading = given.snapshot.readings.get(SignalKey("kernel_log", NODE))
-    if reading is None or not isinstance(reading.value, KernelLogStatus):
-        return _unread_or_none(reading.value if reading is not None else None)
+    if reading is None:
+        return None
     status = reading.value
+    if not isinstance(status, KernelLogStatus):
+        return KernelLogSummary(unread=_reason(status))
     return KernelLogSummary(
-        records=status.records, lost_records=status.lost_records, refused_records=status.refused_records,
-        reopened=status.reopened, backfilled=status.backfilled,
+        records=status.records,
+        lost_records=status.lost_records,
+        refused_records=status.refused_records,
+        reopened=status.reopened,
+        backfilled=status.backfilled,
         age_seconds=max(0.0, given.moment.at.monotonic_seconds - reading.read_at_seconds),
     )
 
 
-def _state_file(given: ReportInput) -> StateFileSummary | UnreadValue | None:
+def _state_file(given: ReportInput) -> StateFileSummary | None:
     value = read(given, "state_file")
+    if value is None:
+        return None
     if not isinstance(value, StateFileStatus):
-        return _unread_or_none(value)
+        return StateFileSummary(unread=_reason(value))
     return StateFileSummary(writable=value.writable, detail=value.detail, set_aside=value.set_aside)
 
 
-def _unread_or_none(value: Any) -> UnreadValue | None:
-    return UnreadValue(unread=value.reason) if isinstance(value, Unread) else None
+def _reason(value: Any) -> str:
+    return value.reason if isinstance(value, Unread) else "not understood"
 
 
 def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentStatus]) -> list[str]:
@@ -332,7 +322,9 @@ def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentS
         commands.append("nodeagent gpu resume")
     if given.config_error:
         commands.append("nodeagent config check")
-    if not commands and _phase(given) == "running":
+    if _phase(given) == "starting":
+        commands.append("nodeagent status")
+    elif not commands:
         commands += [row.runbook for row in trouble]
     if any(in_force(row) in RAISED for row in trouble):
         commands = [*list(dict.fromkeys(commands))[: NEXT_COMMANDS - 1], "nodeagent history"]
@@ -342,8 +334,13 @@ def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentS
 def _transition(item: Transition, given: ReportInput) -> TransitionStatus:
     moment = given.moment
     return TransitionStatus(
-        at=rfc3339(item.at.wall_seconds), age_seconds=moment.age_seconds(item.at),
-        this_boot=item.at.boot_id == moment.at.boot_id, check=item.check, target=item.target,
-        target_label=target_label(item.target, given.memory), previous=item.previous, state=item.state,
+        at=rfc3339(item.at.wall_seconds),
+        age_seconds=moment.age_seconds(item.at),
+        this_boot=item.at.boot_id == moment.at.boot_id,
+        check=item.check,
+        target=item.target,
+        target_label=target_label(item.target, given.memory),
+        previous=item.previous,
+        state=item.state,
         sentence=item.sentence,
     )
