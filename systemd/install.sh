@@ -18,7 +18,11 @@ install_venv() {
     if [ -n "${WHEELHOUSE:-}" ]; then
         "$root$PREFIX/bin/python" -m pip install --quiet --no-index --find-links "$WHEELHOUSE" nodeagent
     else
-        "$root$PREFIX/bin/python" -m pip install --quiet .
+        # From a copy, because a build leaves root's files in the tree and takes old ones from there.
+        source=$(mktemp -d)
+        trap 'rm -rf "$source"' EXIT
+        cp -R nodeagent setup.cfg pyproject.toml README.md "$source"
+        "$root$PREFIX/bin/python" -m pip install --quiet --disable-pip-version-check "$source"
     fi
     # A venv knows its own path only by the first line of its scripts; below DESTDIR that line is wrong.
     if [ -n "$root" ]; then
