@@ -32,6 +32,20 @@ COMPILER_FLAGS = [
     "-pthread",
 ]
 EVENTS_KEPT = 256
+# Functions that came after driver 550: for `start(..., missing=ABSENT_IN_550)`.
+ABSENT_IN_550 = (
+    "nvmlDeviceGetAddressingMode",
+    "nvmlDeviceGetMarginTemperature",
+    "nvmlDeviceGetNvLinkInfo",
+    "nvmlDeviceGetRemappedRows_v2",
+    "nvmlDeviceGetRepairStatus",
+    "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+    "nvmlSystemEventSetCreate",
+    "nvmlSystemEventSetFree",
+    "nvmlSystemEventSetWait",
+    "nvmlSystemRegisterEvents",
+)
 _COUNTS_SLOTS = 1024
 _MASK_64 = (1 << 64) - 1
 
@@ -111,7 +125,7 @@ class FakeNvml:
         """Give the scenario's lines to be altered in place, then replace the file by rename."""
         with Path(f"{self.path}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            lines = self.path.read_text().splitlines() if self.path.exists() else []
+            lines = self.path.read_text(errors="replace").splitlines() if self.path.exists() else []
             yield lines
             fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
             fresh.write_text("\n".join(lines) + "\n")
@@ -154,7 +168,7 @@ class FakeNvml:
 
     def missing(self) -> list[str]:
         """Return the functions that the scenario says the library lacks."""
-        words = [line.split() for line in self.path.read_text().splitlines()]
+        words = [line.split() for line in self.path.read_text(errors="replace").splitlines()]
         return [word[1] for word in words if len(word) == 2 and word[0] == "missing"]
 
     # -- the driver
@@ -283,7 +297,7 @@ class FakeNvml:
     def reset(self, gpu: int) -> None:
         """Reset a GPU as the driver would. Raises InUseError while a process holds it."""
         users = set(self.clients())
-        for line in self.path.read_text().splitlines():
+        for line in self.path.read_text(errors="replace").splitlines():
             words = line.split()
             if words[:2] == ["process", str(gpu)]:
                 users.add(int(words[2]))

@@ -12,7 +12,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -51,6 +52,14 @@ class Pending:
         if "failure" in self._answer:
             raise RuntimeError(self._answer["failure"])
         return self._answer["value"]
+
+    def code(self, within_seconds: float = 20) -> int:
+        """Return the NVML code: 0 where the call succeeded. Raises as `result` otherwise."""
+        try:
+            self.result(within_seconds)
+        except Refused as refusal:
+            return refusal.code
+        return 0
 
 
 class Probe:
@@ -96,11 +105,7 @@ class Probe:
 
     def code(self, code: str) -> int:
         """Return the NVML code of a request: 0 where it succeeds."""
-        try:
-            self.do(code)
-        except Refused as refusal:
-            return refusal.code
-        return 0
+        return self.start(code).code()
 
     def wait_for_death(self) -> int:
         """Return the exit status of a child that a fault has ended."""
@@ -127,6 +132,21 @@ class Probe:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.stderr += line
+
+
+class Probes(ExitStack):
+    """Starts children and ends them all on leaving, whatever state they are in."""
+
+    def __init__(self, environment: Callable[[], Mapping[str, str]]) -> None:
+        super().__init__()
+        self._environment = environment
+
+    def __call__(self, initialise: bool = True) -> Probe:
+        """Start a child; initialised, it holds GPU 0 as `h`."""
+        child = self.enter_context(Probe(self._environment()))
+        if initialise:
+            child.do("n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)")
+        return child
 
 
 def _plain(value: Any) -> Any:

@@ -173,17 +173,15 @@ static nvmlReturn_t wait_for_event(const char *name, nvmlEventSet_t set, struct 
                                    unsigned timeout_ms)
 {
     int64_t deadline = now_ms() + timeout_ms, left;
-    struct watch watch;
     struct call call;
     nvmlReturn_t result = call_begin(&call, name, NULL, CALL_SYSTEM);
 
     REQUIRE(result == NVML_SUCCESS, result);
     call_end(&call);
     REQUIRE(data, NVML_ERROR_INVALID_ARGUMENT);
-    watch_open(&watch);
+    watch_begin();
     while ((result = look(set, data)) == NVML_ERROR_TIMEOUT && (left = deadline - now_ms()) > 0)
-        watch_wait(&watch, left);
-    watch_close(&watch);
+        watch_wait(left);
     return result;
 }
 

@@ -138,13 +138,12 @@ const struct scenario *scenario_acquire(void);
 void scenario_release(const struct scenario *scenario);
 const char *scenario_path(void);
 
-/* watch.c: sleep until the scenario may have changed or the time is up. */
-struct watch {
-    int fd;
-};
-void watch_open(struct watch *watch);
-void watch_wait(struct watch *watch, int64_t milliseconds);
-void watch_close(struct watch *watch);
+/*
+ * watch.c: sleep until the scenario may have changed or the time is up. Begin
+ * before the look that finds nothing, so that no change falls in between.
+ */
+void watch_begin(void);
+void watch_wait(int64_t milliseconds);
 int64_t now_ms(void);
 uint64_t wall_clock_us(void);
 

@@ -8,6 +8,8 @@
 
 #include "fakenvml.h"
 
+enum { SHOWN_CHARACTERS = 120 };
+
 bool complain(const struct line *line, const char *format, ...)
 {
     char reason[512];
@@ -16,8 +18,8 @@ bool complain(const struct line *line, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "fakenvml: %s line %u: \"%s\": %s; the line is skipped\n", line->path,
-            line->number, line->text, reason);
+    fprintf(stderr, "fakenvml: %s line %u: \"%.*s\": %s; the line is skipped\n", line->path,
+            line->number, SHOWN_CHARACTERS, line->text, reason);
     return false;
 }
 

@@ -117,14 +117,12 @@ nvmlReturn_t rules_gate(const char *name, int gpu)
     struct passage passage = {.name = name, .gpu = gpu, .started_ms = now_ms()};
     nvmlReturn_t result = NVML_SUCCESS;
     int64_t wait = look(&passage, &result);
-    struct watch watch;
 
     if (wait == 0)
         return result;
-    watch_open(&watch);
+    watch_begin();
     while ((wait = look(&passage, &result)) != 0)
-        watch_wait(&watch, wait);
-    watch_close(&watch);
+        watch_wait(wait);
     return result;
 }
 
