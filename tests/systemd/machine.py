@@ -34,7 +34,13 @@ def missing_parts() -> str:
         return "needs root: sudo make test"
     if not SYSTEMD.exists():
         return "needs systemd: apt-get install systemd"
-    for program, package in (("unshare", "util-linux"), ("nsenter", "util-linux"), ("journalctl", "systemd")):
+    programs = {
+        "unshare": "util-linux",
+        "nsenter": "util-linux",
+        "setpriv": "util-linux",
+        "journalctl": "systemd",
+    }
+    for program, package in programs.items():
         if shutil.which(program) is None:
             return f"needs {program}: apt-get install {package}"
     return ""
@@ -114,7 +120,8 @@ def _rmdir(path: Path) -> bool:
 def _start(group: Path, venv: Path, console: Path) -> subprocess.Popen[bytes]:
     boot = Path(__file__).with_name("boot.sh")
     enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
-    unshare = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private"]
+    with_us = ["setpriv", "--pdeathsig", "KILL"]
+    unshare = [*with_us, "unshare", *NAMESPACES, "--fork", "--kill-child", "--propagation", "private"]
     with console.open("wb") as output:
         return subprocess.Popen(
             ["sh", "-c", enter, "sh", *unshare, "sh", str(boot), str(venv), str(REPOSITORY)],
