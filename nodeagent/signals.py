@@ -205,6 +205,7 @@ class XidEvent(Struct, frozen=True, kw_only=True, tag="xid"):
     text: str = ""
     """The whole line as evidence, control characters removed, at most 500 characters."""
     count: int = 1
+    """0 for a line without a number: it repeats what a numbered line says, where there is one."""
     caused_by: int | None = None
     """N of "caused by previous Xid N"."""
     recovery_text: str | None = None

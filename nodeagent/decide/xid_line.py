@@ -56,7 +56,7 @@ def parse_line(
     if match is not None and "fallen off the bus" in _one_line(match["rest"]):
         return XidEvent(
             source="kernel", pci_address=normalise_pci_address(match["pci"]), number=FALLEN_OFF_BUS,
-            at_seconds=at_seconds, text=evidence(text),
+            at_seconds=at_seconds, text=evidence(text), count=0,
         )
     return None
 

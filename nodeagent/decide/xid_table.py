@@ -6,7 +6,7 @@ never read a file: `nodeagent/xid_data.py` does that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -113,6 +113,8 @@ class XidTable(Struct, frozen=True, kw_only=True):
     """Decode rows by Xid number."""
     with_recovery_text: frozenset[int]
     """Numbers beside which the driver prints a 154."""
+    links: Mapping[int, frozenset[int]]
+    """Numbers that accompany each number, told by either side; SXid and Xid alike."""
 
     def meaning(self, number: int) -> str:
         """What the number means, with its note; "not in the table" for an unknown one."""
@@ -157,7 +159,17 @@ def build_xid_table(parsed: Mapping[str, Any]) -> XidTable:
         registers=data.xid74,
         nvlink=nvlink,
         with_recovery_text=xids[RECOVERY_ACTION_XID].linked,
+        links=_both_ways((*data.xid, *data.sxid)),
     )
+
+
+def _both_ways(rows: Iterable[XidRow | SxidRow]) -> dict[int, frozenset[int]]:
+    links: dict[int, set[int]] = {}
+    for row in rows:
+        for other in row.linked:
+            links.setdefault(row.number, set()).add(other)
+            links.setdefault(other, set()).add(row.number)
+    return {number: frozenset(others) for number, others in links.items()}
 
 
 def _require_known_classes(data: _Data) -> None:

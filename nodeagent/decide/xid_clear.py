@@ -1,0 +1,172 @@
+"""Lets go of Xid records that are proven gone, each class by its own proof.
+
+Silence proves nothing while nobody listens, and an unread GPU proves nothing at all. Nothing here ever
+clears because the agent was restarted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.decide.xid import standing
+from nodeagent.decide.xid_class import REPEAT_SECONDS, is_after, reclassed
+from nodeagent.decide.xid_table import SXID_FLOOR, XidTable
+from nodeagent.memory import GpuMemory, Memory, XidRecord
+from nodeagent.model import NODE, Instant, NodeClass, Now
+from nodeagent.signals import (
+    GpuPresence,
+    KernelLogStatus,
+    Reading,
+    RecoveryAction,
+    SignalKey,
+)
+
+APP_SECONDS = 600.0
+CHECK_SECONDS = 86400.0
+KEEP_CLEARED_SECONDS = 86400.0
+"""How long a cleared record without a repeat rule is remembered."""
+
+
+def clear(
+    memory: Memory,
+    now: Now,
+    table: XidTable,
+    overrides: Mapping[str, NodeClass],
+    *,
+    limits: Mapping[str, Any],
+    readings: Mapping[SignalKey, Reading],
+) -> Memory:
+    """Memory without the waits that are over, the faults that are gone and the records past keeping.
+
+    `limits` are those of the check `xid`, in seconds. The reason for each clearing is in the record.
+    """
+    facts = _Facts(
+        now=now, gpus=memory.gpus, readings=readings,
+        app_seconds=float(limits.get("app_seconds", APP_SECONDS)),
+        check_seconds=float(limits.get("check_seconds", CHECK_SECONDS)),
+    )
+    records: dict[str, XidRecord] = {}
+    for key, before in memory.xids.items():
+        record = before
+        if standing(record):
+            record = reclassed(_hold_ended(record, table, facts), table, overrides)
+            reason = _proof(record, facts)
+            if reason:
+                record = msgspec.structs.replace(record, cleared=now.at, cleared_by=reason)
+        records[key] = record
+    return prune(msgspec.structs.replace(memory, xids=records), now, table)
+
+
+def prune(memory: Memory, now: Now, table: XidTable) -> Memory:
+    """Memory without cleared records that no repeat rule and no reader needs any more."""
+    kept = {
+        key: record for key, record in memory.xids.items()
+        if standing(record) or now.age_seconds(record.last) <= _keep_seconds(record, table)
+    }
+    return memory if len(kept) == len(memory.xids) else msgspec.structs.replace(memory, xids=kept)
+
+
+class _Facts(Struct, frozen=True, kw_only=True):
+    """What may prove a fault gone."""
+
+    now: Now
+    gpus: Mapping[str, GpuMemory]
+    readings: Mapping[SignalKey, Reading]
+    app_seconds: float
+    check_seconds: float
+
+
+def _keep_seconds(record: XidRecord, table: XidTable) -> float:
+    row = table.xids.get(record.number)
+    return REPEAT_SECONDS if row is not None and row.repeat is not None else KEEP_CLEARED_SECONDS
+
+
+def _hold_ended(record: XidRecord, table: XidTable, facts: _Facts) -> XidRecord:
+    """When the window of a held number is over, the driver's own verdict decides: reachable, and no
+    recovery action asked for since, makes it the application's affair; anything else lets it act."""
+    row = table.xids.get(record.number)
+    if not record.held or row is None or facts.now.age_seconds(record.first) < row.hold_seconds:
+        return record
+    action = _value_since(facts, "gpu.recovery_action", record.pci_address, record.last)
+    resolved = (
+        isinstance(action, RecoveryAction) and action.value == 0
+        and _reachable_since(facts, record.pci_address, record.last)
+    )
+    return msgspec.structs.replace(record, held=False, decoded_class=NodeClass.APP if resolved else None)
+
+
+def _proof(record: XidRecord, facts: _Facts) -> str:
+    """Why the fault is gone; empty while it is not proven."""
+    node_class = record.node_class
+    if node_class is NodeClass.VENDOR:
+        return _if_reachable(record, facts, *_replaced(record, facts))
+    if node_class.taints:
+        return _if_reachable(record, facts, *(_replaced(record, facts) or _restarted(record, facts)))
+    if not _heard(record, facts):
+        return ""
+    _, reason = _replaced(record, facts) or _restarted(record, facts) or (None, "")
+    if reason:
+        return reason
+    limit_seconds = facts.check_seconds if node_class is NodeClass.CHECK else facts.app_seconds
+    quiet = not record.held and facts.now.age_seconds(record.last) >= limit_seconds
+    return f"no repeat for {limit_seconds:.0f} s" if quiet else ""
+
+
+def _replaced(record: XidRecord, facts: _Facts) -> tuple[()] | tuple[Instant, str]:
+    gpu = facts.gpus.get(record.pci_address)
+    if gpu is None or gpu.replaced is None or not is_after(gpu.replaced, record.last, facts.now):
+        return ()
+    return gpu.replaced, "device replaced, or reported repaired"
+
+
+def _restarted(record: XidRecord, facts: _Facts) -> tuple[()] | tuple[Instant, str]:
+    """A new boot, or a reset seen after the last occurrence; of a switch, when every GPU was reset."""
+    if record.last.boot_id != facts.now.at.boot_id:
+        start = Instant(boot_id=facts.now.at.boot_id, monotonic_seconds=0.0, wall_seconds=0.0)
+        return start, "new boot"
+    concerned = [facts.gpus[record.pci_address]] if record.pci_address in facts.gpus else []
+    if record.number >= SXID_FLOOR:
+        concerned = list(facts.gpus.values())
+    resets = [gpu.reset_seen for gpu in concerned if gpu.reset_seen is not None]
+    if not resets or len(resets) < len(concerned):
+        return ()
+    if not all(is_after(reset, record.last, facts.now) for reset in resets):
+        return ()
+    newest = max(resets, key=lambda reset: reset.monotonic_seconds)
+    return newest, f"reset seen: {concerned[0].reset_evidence or 'no detail'}"
+
+
+def _if_reachable(record: XidRecord, facts: _Facts, since: Instant | None = None, reason: str = "") -> str:
+    """The reason, when the device was read as reachable after it; an unread device proves nothing."""
+    if since is None:
+        return ""
+    if record.number < SXID_FLOOR:
+        return reason if _reachable_since(facts, record.pci_address, since) else ""
+    gpus = [key.target for key in facts.readings if key.signal == "gpu.presence"]
+    return reason if gpus and all(_reachable_since(facts, gpu, since) for gpu in gpus) else ""
+
+
+def _reachable_since(facts: _Facts, target: str, since: Instant) -> bool:
+    presence = _value_since(facts, "gpu.presence", target, since)
+    return isinstance(presence, GpuPresence) and presence.reachable
+
+
+def _value_since(facts: _Facts, signal: str, target: str, since: Instant) -> Any:
+    """The value, when it was read after `since`; readings are always of this boot."""
+    reading = facts.readings.get(SignalKey(signal, target))
+    if reading is None:
+        return None
+    if since.boot_id == facts.now.at.boot_id and reading.read_at_seconds <= since.monotonic_seconds:
+        return None
+    return reading.value
+
+
+def _heard(record: XidRecord, facts: _Facts) -> bool:
+    """True when a repeat would have been noticed: one of the two sources is read."""
+    log = facts.readings.get(SignalKey("kernel_log", NODE))
+    by_log = log is not None and isinstance(log.value, KernelLogStatus) and log.value.backfilled
+    return by_log or _reachable_since(facts, record.pci_address, record.last)
