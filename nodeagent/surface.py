@@ -85,9 +85,9 @@ class AgentSurface:
         """Transitions of the last `since_seconds`, None = all that are kept."""
         return schema.encode(status.build_history(self._now_given(), since_seconds=since_seconds))
 
-    def metrics_text(self) -> bytes:
-        """The exposition page."""
-        return metrics.exposition(self._now_given())[0]
+    def metrics_text(self) -> tuple[bytes, str]:
+        """The exposition page and its content type."""
+        return metrics.exposition(self._now_given())
 
     def healthy(self) -> bool:
         """True while cycles end."""
