@@ -88,10 +88,12 @@ def _fold_xids(
 ) -> tuple[Memory, tuple[Notice, ...]]:
     """Take in what was reported, then let go of what is proven gone."""
     now, overrides = snapshot.now, settings.gpu.xid
-    memory, seen = xid.fold(memory, snapshot.events, now, table, overrides, memory.driver_version)
+    memory, seen = xid.fold(memory, snapshot.events, now, table, overrides)
     limits = effective_limits(checks["xid"], settings) if "xid" in checks else {}
-    memory, cleared = xid_clear.clear(memory, now, table, overrides, limits, snapshot.readings)
-    return memory, (*seen, *cleared)
+    memory = xid_clear.clear(
+        memory, now, table, overrides, limits=limits, readings=snapshot.readings
+    )
+    return memory, seen
 
 
 def _judge(
