@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nodeagent.model import State
 from nodeagent.report.given import ReportInput, gpu_wanted, read, rfc3339
 from nodeagent.report.schema import RAISED, CheckStatus, GpuStatus, ReleaseStatus, UnreadValue, in_force
-from nodeagent.signals import GpuDriver, KernelDriver, Unread
+from nodeagent.signals import GpuDriver, KernelDriver, PciGpus, Unread
 
 
 def gpu_status(given: ReportInput, rows: Sequence[CheckStatus]) -> GpuStatus:
@@ -52,10 +52,13 @@ def _gpu_word(found: set[State]) -> str:
 def _expected(given: ReportInput) -> tuple[int | None, str]:
     if given.settings.gpu.expected_count:
         return given.settings.gpu.expected_count, "config"
-    baseline = given.memory.baseline
-    if baseline is not None and baseline.boot_id == given.snapshot.now.at.boot_id:
-        return baseline.count, "first seen after boot"
-    return None, ""
+    bus, baseline = read(given, "gpu.pci"), given.memory.baseline
+    on_bus = len(bus.addresses) if isinstance(bus, PciGpus) else 0
+    this_boot = baseline is not None and baseline.boot_id == given.snapshot.now.at.boot_id
+    first_seen = baseline.count if baseline is not None and this_boot else 0
+    if not max(on_bus, first_seen):
+        return None, ""
+    return (on_bus, "PCI bus") if on_bus >= first_seen else (first_seen, "first seen after boot")
 
 
 def _seen(given: ReportInput) -> int | UnreadValue:

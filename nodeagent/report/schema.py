@@ -8,6 +8,7 @@ by the command line at every start, so it imports nothing heavier than msgspec.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -110,9 +111,9 @@ class GpuStatus(Struct, frozen=True, kw_only=True):
     seen: int | UnreadValue | None
     """GPUs the driver enumerates now; None when not wanted."""
     expected: int | None
-    """None: not configured, and none seen since boot."""
+    """None: not configured, and none on the bus or seen since boot."""
     expected_from: str
-    """config | first seen after boot | ""."""
+    """config | PCI bus | first seen after boot | ""."""
     healthy: int
     """Judged, and nothing raised."""
     faulty: int
@@ -331,7 +332,19 @@ def exit_code(report: StatusReport | CheckReport) -> int:
 
 def encode(report: Report) -> bytes:
     """One compact JSON object, `schema` first."""
-    return msgspec.json.encode(report)
+    try:
+        return msgspec.json.encode(report)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(report)))
+
+
+def _encodable(value: Any) -> Any:
+    """The same with "?" for every byte that was no UTF-8, as in the name of a mount point."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def decode_status(data: bytes | str) -> StatusReport:

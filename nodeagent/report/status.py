@@ -318,7 +318,7 @@ def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentS
     trouble = [row for row in rows if in_force(row) in (*RAISED, State.UNKNOWN)]
     commands = [_explain("xid" if "xid" in item.root else item.root, item.root) for item in incidents]
     commands += [row.runbook for row in trouble if in_force(row) in RAISED]
-    if given.memory.release is not None:
+    if given.memory.release is not None and given.memory.release.by_operator:
         commands.append("nodeagent gpu resume")
     if given.config_error:
         commands.append("nodeagent config check")

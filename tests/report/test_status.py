@@ -344,3 +344,11 @@ def test_target_of_a_switch_and_of_the_node_are_labelled() -> None:
 
     assert {"NVSwitch 0000:c5:00.0", "/var", "node"} == {row.target_label for row in report.rows}
     assert [xid.kind for xid in report.xids] == ["sxid"]
+
+
+def test_name_that_is_no_utf8_does_not_break_the_json() -> None:
+    """A mount point may be named with any bytes; the report still goes out."""
+    rows = (build.row("disk.full", "/mnt/\udcff"), build.row("clock.unsynced"))
+    report = as_json(build_status(build.given(check_rows=rows)))
+
+    assert [row["target"] for row in report["rows"]] == ["node", "/mnt/?"]
