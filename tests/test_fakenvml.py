@@ -287,6 +287,9 @@ def test_a_field_can_fail_alone(fake: FakeNvml, probe: Probes) -> None:
     assert values[0]["value"]["uiVal"] == 2
     fake.set_field(0, 230, value=7)
     assert child.do("n.nvmlDeviceGetFieldValues(h, [230])[0].value.uiVal") == 7
+    with fake.edit() as lines:
+        lines.append("unknown_field_code INVALID_ARGUMENT")
+    assert child.do("n.nvmlDeviceGetFieldValues(h, [999])[0].nvmlReturn") == 2
 
 
 def test_processes_and_memory_belong_together(fake: FakeNvml, probe: Probes) -> None:

@@ -177,6 +177,16 @@ def test_a_flood_keeps_the_newest(fake: FakeNvml, probe: Probes) -> None:
     assert child.code(NOW) == 10
 
 
+def test_a_fresh_start_goes_on_counting(fake: FakeNvml, probe: Probes) -> None:
+    """An event set in use hears the first event after the scenario was begun anew."""
+    child = probe()
+    fake.add_event(0, "xid", 13)
+    child.do(REGISTER)
+    fake.start("H100")
+    fake.add_event(0, "xid", 31)
+    assert child.do(NOW)["eventData"] == 31
+
+
 def test_a_driver_unbind_is_a_system_event(fake: FakeNvml, probe: Probes) -> None:
     """Bind and unbind arrive through system event sets; a timeout is an empty list."""
     child = probe()

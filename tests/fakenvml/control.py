@@ -32,6 +32,8 @@ COMPILER_FLAGS = [
     "-pthread",
 ]
 EVENTS_KEPT = 256
+LAST_EVENT = "# last event"
+EVENT_WORDS = ("event ", "system_event ", LAST_EVENT)
 # Functions that came after driver 550: for `start(..., missing=ABSENT_IN_550)`.
 ABSENT_IN_550 = (
     "nvmlDeviceGetAddressingMode",
@@ -99,6 +101,8 @@ def build_library(build_root: Path | None = None, missing: Sequence[str] = ()) -
 
 
 def _compile(directory: Path, missing: Sequence[str]) -> None:
+    if shutil.which("gcc") is None:
+        raise RuntimeError("the NVML library is compiled with gcc, which is missing: apt-get install gcc")
     command = ["gcc", *COMPILER_FLAGS, f"-Wl,-soname,{LIBRARY_NAME}"]
     if missing:
         hidden = " ".join(f"{name};" for name in sorted(missing))
@@ -153,9 +157,10 @@ class FakeNvml:
     ) -> None:
         """Write a fresh scenario: a healthy idle node of that profile."""
         with self.edit() as lines:
-            lines[:] = [f"driver {driver}"] if driver else []
+            lines[:] = [f"{LAST_EVENT} {_last_event(lines)}"]
+            lines.extend([f"driver {driver}"] if driver else [])
             lines.append(f"profile {profile} {gpus}")
-            lines += [f"missing {name}" for name in missing]
+            lines.extend(f"missing {name}" for name in missing)
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment (default: this process's) in which pynvml finds the library."""
@@ -252,7 +257,7 @@ class FakeNvml:
     def _append_event(self, word: str, rest: str) -> int:
         with self.edit() as lines:
             own = [line for line in lines if line.startswith(f"{word} ")]
-            number = max((int(line.split()[1]) for line in own), default=0) + 1
+            number = _last_event(lines) + 1
             for line in own[: max(0, len(own) - EVENTS_KEPT + 1)]:
                 lines.remove(line)
             lines.append(f"{word} {number} {rest}")
@@ -307,6 +312,12 @@ class FakeNvml:
         with self.edit() as lines:
             lines[:] = [line for line in lines if not f"{line} ".startswith(tuple(f"{c} " for c in cleared))]
             lines += [f"gpu {gpu} {key} {value}" for key, value in CLEARED_BY_RESET.items()]
+
+
+def _last_event(lines: Sequence[str]) -> int:
+    """Return the highest event id so far; a fresh start keeps it, as sets in use count on growth."""
+    words = [line.removeprefix(LAST_EVENT).split() for line in lines if line.startswith(EVENT_WORDS)]
+    return max((int(word[-1] if len(word) == 1 else word[1]) for word in words), default=0)
 
 
 def _hash(text: str) -> int:

@@ -122,7 +122,7 @@ struct scenario {
     unsigned long generation;
     char driver[TEXT_BYTES], library[TEXT_BYTES], nvml[TEXT_BYTES];
     unsigned cuda_version, known_xid_max;
-    nvmlReturn_t stale_code;
+    nvmlReturn_t stale_code, unknown_field_code;
     unsigned gpu_count, process_count, event_count, system_event_count, rule_count, field_count;
     unsigned missing_count;
     struct gpu gpus[MAX_GPUS];

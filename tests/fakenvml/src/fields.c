@@ -1,8 +1,9 @@
 /*
  * nvmlDeviceGetFieldValues: a table from field id to the place of its value.
  *
- * An id that is not in the table answers NOT_SUPPORTED, as an older driver does
- * for a newer id. "field" lines override one id, its value or its return code.
+ * An id that is not in the table, or newer than the driver, is one that the
+ * library has never heard of; which code it gives for that is the scenario's.
+ * "field" lines override one id, its value or its return code.
  */
 #include <string.h>
 
@@ -123,21 +124,25 @@ static bool supported(const struct gpu *gpu, const struct field *field)
         return false;
     if (field->needs == HAS(remap) && gpu->mig_mode)
         return false;
-    return flag && library_major() >= field->driver;
+    return flag;
 }
 
-static nvmlReturn_t read_field(const struct gpu *gpu, struct field_value *value)
+static nvmlReturn_t read_field(const struct call *call, struct field_value *value)
 {
+    const struct gpu *gpu = call->gpu;
+
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const struct field *field = &fields[i];
         if (value->id < field->first || value->id >= field->first + field->count)
             continue;
+        if (library_major() < field->driver)
+            break;
         if (!supported(gpu, field))
             return NVML_ERROR_NOT_SUPPORTED;
         return field->source < FROM_LINK_COUNTER ? read_gpu(gpu, field, value)
                                                  : read_link(gpu, field, value);
     }
-    return NVML_ERROR_NOT_SUPPORTED;
+    return call->scenario->unknown_field_code;
 }
 
 static void override(const struct call *call, struct field_value *value)
@@ -165,7 +170,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, str
         value->latency_us = 0;
         value->value_type = 0;
         value->value.u64 = 0;
-        value->result = read_field(call.gpu, value);
+        value->result = read_field(&call, value);
         override(&call, value);
     }
     return NVML_SUCCESS;

@@ -84,7 +84,8 @@ static bool set_counter(struct counter *counter, char **values, int count, const
 
     if (!parse_unsigned(values[0], &fresh.base) || !option_real(values, count, "rate", &fresh.per_second) ||
         !option_real(values, count, "since", &fresh.since_seconds))
-        return refuse(why, "a counter takes NUMBER [rate=PER_SECOND since=MONOTONIC_SECONDS], not \"%s\"", values[0]);
+        return refuse(why, "a counter takes NUMBER [rate=PER_SECOND since=MONOTONIC_SECONDS], not \"%s\"",
+                      values[0]);
     *counter = fresh;
     return true;
 }

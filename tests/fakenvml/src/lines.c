@@ -40,10 +40,12 @@ static bool line_number(struct scenario *scenario, const struct line *line, char
     return true;
 }
 
-static bool line_stale(struct scenario *scenario, const struct line *line, char **words, int count)
+static bool line_code(struct scenario *scenario, const struct line *line, char **words, int count)
 {
-    if (count != 2 || !parse_code(words[1], &scenario->stale_code))
-        return complain(line, "\"stale_code\" takes an NVML code, like 999 or GPU_IS_LOST");
+    bool stale = strcmp(words[0], "stale_code") == 0;
+
+    if (count != 2 || !parse_code(words[1], stale ? &scenario->stale_code : &scenario->unknown_field_code))
+        return complain(line, "\"%s\" takes an NVML code, like 999 or GPU_IS_LOST", words[0]);
     return true;
 }
 
@@ -157,7 +159,8 @@ static bool line_field(struct scenario *scenario, const struct line *line, char 
     field->result = NVML_SUCCESS;
     if (field->has_value ? !parse_unsigned(words[4], &field->value)
                          : strcmp(words[3], "return") != 0 || !parse_code(words[4], &field->result))
-        return complain(line, "\"%s %s\" is neither \"return CODE\" nor \"value NUMBER\"", words[3], words[4]);
+        return complain(line, "\"%s %s\" is neither \"return CODE\" nor \"value NUMBER\"", words[3],
+                        words[4]);
     scenario->field_count++;
     return true;
 }
@@ -176,11 +179,11 @@ static const struct {
     line_parser *parse;
 } kinds[] = {
     {"driver", line_version},  {"library", line_version},  {"nvml", line_version},
-    {"cuda", line_number},     {"known_xid_max", line_number}, {"stale_code", line_stale},
+    {"cuda", line_number},     {"known_xid_max", line_number}, {"stale_code", line_code},
     {"profile", line_profile}, {"gpu", line_gpu},          {"nvlink", line_nvlink},
     {"process", line_process}, {"mig", line_mig},          {"field", line_field},
     {"event", parse_event},    {"system_event", parse_event}, {"call", parse_rule},
-    {"missing", line_missing},
+    {"missing", line_missing}, {"unknown_field_code", line_code},
 };
 
 bool parse_line(struct scenario *scenario, const struct line *line, char **words, int count)

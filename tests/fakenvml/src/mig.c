@@ -19,7 +19,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned
     return put_unsigned(call.gpu->has_mig ? 7 : 0, count);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *mig)
+EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index,
+                                                        nvmlDevice_t *mig)
 {
     BEGIN(device, CALL_DEVICE);
     REQUIRE(call.gpu->has_mig, NVML_ERROR_NOT_SUPPORTED);

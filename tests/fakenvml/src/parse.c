@@ -90,6 +90,7 @@ void parse_scenario(struct scenario *scenario, const char *path, char *text)
 
     scenario->known_xid_max = 172;
     scenario->stale_code = NVML_ERROR_UNKNOWN;
+    scenario->unknown_field_code = NVML_ERROR_NOT_SUPPORTED;
     for (char *next = text; next && *next; next = rest) {
         rest = strchr(next, '\n');
         if (rest)

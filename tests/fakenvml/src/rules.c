@@ -203,7 +203,8 @@ bool parse_rule(struct scenario *scenario, const struct line *line, char **words
     strcpy(rule->pattern, words[1]);
     strcpy(rule->except, except ? except : "");
     if (gpu && !parse_gpu_index(scenario, gpu, &rule->gpu))
-        return complain(line, "there is no GPU \"%s\"; the profile line above gives %u", gpu, scenario->gpu_count);
+        return complain(line, "there is no GPU \"%s\"; the profile line above gives %u", gpu,
+                        scenario->gpu_count);
     if (!option_unsigned(words, count, "from", &rule->from) || rule->from == 0 ||
         !option_unsigned(words, count, "times", &rule->times))
         return complain(line, "\"from\" and \"times\" take a number from 1 on");

@@ -31,7 +31,8 @@ static void tell_unreadable(const char *path, const char *reason)
     if (told_unreadable)
         return;
     told_unreadable = true;
-    fprintf(stderr, "fakenvml: cannot read the scenario \"%s\" (%s); set FAKENVML_SCENARIO to a readable file\n",
+    fprintf(stderr,
+            "fakenvml: cannot read the scenario \"%s\" (%s); set FAKENVML_SCENARIO to a readable file\n",
             path ? path : "", reason);
 }
 
