@@ -13,7 +13,7 @@ import msgspec
 
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import GpuBaseline, GpuMemory, Memory
-from nodeagent.model import NODE, Now
+from nodeagent.model import NODE, Now, State
 from nodeagent.signals import (
     EccCounters,
     GpuDriver,
@@ -31,7 +31,7 @@ MAX_GPUS = 64
 
 
 def begin_boot(memory: Memory, now: Now, node_name: str) -> Memory:
-    """Drop what belongs to an earlier boot: counters start anew, and so do poll times."""
+    """Drop what belongs to an earlier boot: counters, poll times, and bad polls that raised nothing."""
     if memory.boot_id == now.at.boot_id and memory.node_name == node_name:
         return memory
     return msgspec.structs.replace(
@@ -41,6 +41,7 @@ def begin_boot(memory: Memory, now: Now, node_name: str) -> Memory:
         driver_version="",
         driver_absent=False,
         gpus={pci: _without_counters(gpu) for pci, gpu in memory.gpus.items()},
+        holds={key: hold for key, hold in memory.holds.items() if hold.state is not State.PENDING},
         last_poll_seconds={},
         release=None,
         auto_release_not_before_seconds=0.0,

@@ -6,6 +6,8 @@ Unknown neither adds nor lifts. A raised fault keeps its start through every re-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from nodeagent.decide.rules import Rule
@@ -110,6 +112,17 @@ def reset_seen_since(gpu: GpuMemory | None, then: Instant) -> bool:
     return any(
         is_later(seen, then) for seen in (gpu.reset_seen, gpu.replaced) if seen is not None
     )
+
+
+def node_reset(gpus: Mapping[str, GpuMemory]) -> GpuMemory | None:
+    """The node as one device: it was reset when every GPU was, at the earliest of their resets."""
+    resets = [gpu.reset_seen for gpu in gpus.values() if gpu.reset_seen is not None]
+    if not resets or len(resets) < len(gpus):
+        return None
+    earliest = resets[0]
+    for reset in resets[1:]:
+        earliest = reset if is_later(earliest, reset) else earliest
+    return GpuMemory(reset_seen=earliest)
 
 
 def is_later(left: Instant, right: Instant) -> bool:

@@ -89,14 +89,16 @@ def judge_check(
 def _vanished(check: Check, before: dict[str, Hold], findings: list[Finding]) -> list[Finding]:
     """Findings for held targets that nothing reports any more.
 
-    A device that vanished is not cured, so it is unknown; a mount point that is gone is gone.
+    A device that vanished is not cured, so it is unknown; a mount point that is gone while others are
+    read is gone. A board that is still empty after a restart says nothing.
     """
     seen = {finding.target for finding in findings}
     gone = [key.partition("|")[2] for key in before]
+    blind = all(finding.state is State.UNKNOWN for finding in findings)
     hardware = check.family in ("gpu", "driver")
     return [
         Finding(
-            target=target, state=State.UNKNOWN if hardware else State.NOT_APPLICABLE,
+            target=target, state=State.UNKNOWN if hardware or blind else State.NOT_APPLICABLE,
             sentence="not reported any more", cause=VANISHED,
         )
         for target in gone
@@ -114,7 +116,9 @@ def _moved(case: _Case) -> Hold | None:
     is_new_event = finding.immediate and finding.state is not State.OK
     if not is_new_poll and not is_new_event:
         return hold
-    return holds.step(hold, finding, case.rule, case.now, case.memory.gpus.get(finding.target))
+    gpus = case.memory.gpus
+    gpu = holds.node_reset(gpus) if finding.target == NODE else gpus.get(finding.target)
+    return holds.step(hold, finding, case.rule, case.now, gpu)
 
 
 def _unknown_since(memory: Memory, key: str, now: Now) -> UnknownSince:
