@@ -57,7 +57,7 @@ class Parts:
         )
         self.kernel_log = KernelLog(
             lambda: open_kmsg(settings.node.kernel_log), self.board, self.inbox, clock, self.table,
-            memory.kernel_log, lambda: memory.driver_version,
+            cursor=memory.kernel_log, driver_version=lambda: memory.driver_version,
         )
 
     def _disk_paths(self, settings: Settings) -> tuple[str, ...]:

@@ -163,7 +163,8 @@ class KernelLogStatus(Struct, frozen=True, kw_only=True):
     """Signal `kernel_log` (node): the reader of /dev/kmsg."""
 
     sequence: int
-    """Kernel sequence number of the last record read."""
+    """Kernel sequence number of the last record read; -1 before the first. Every event up to it is in
+    the inbox."""
     records: int
     """Records read since the daemon started."""
     lost_records: int

@@ -89,6 +89,7 @@ def _fold_xids(
     """Take in what was reported, then let go of what is proven gone."""
     now, overrides = snapshot.now, settings.gpu.xid
     memory, seen = xid.fold(memory, snapshot.events, now, table, overrides)
+    memory = xid.read_to(memory, now, snapshot.readings)
     limits = effective_limits(checks["xid"], settings) if "xid" in checks else {}
     memory = xid_clear.clear(
         memory, now, table, overrides, limits=limits, readings=snapshot.readings

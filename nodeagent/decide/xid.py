@@ -30,8 +30,8 @@ from nodeagent.decide.xid_table import (
     XidTable,
 )
 from nodeagent.memory import KernelLogCursor, Memory, XidRecord
-from nodeagent.model import Instant, NodeClass, Notice, Now
-from nodeagent.signals import Event, SxidEvent, XidEvent
+from nodeagent.model import NODE, Instant, NodeClass, Notice, Now
+from nodeagent.signals import Event, KernelLogStatus, Reading, SignalKey, SxidEvent, XidEvent
 
 MAX_RECORDS = 256
 MAX_UNMATCHED = 64
@@ -86,18 +86,28 @@ def fold(
     notices = [notice for notice in notices if notice.fields["class"] != NodeClass.IGNORE.value]
     if forgotten:
         notices.append(Notice(event="xid_forgotten", fields={"count": forgotten}))
+    sequences = [event.kernel_sequence for event in reports if event.kernel_sequence is not None]
     after = msgspec.structs.replace(
-        memory, xids=records, unmatched=tuple(work.unmatched), kernel_log=_cursor(memory, reports, now)
+        memory, xids=records, unmatched=tuple(work.unmatched), kernel_log=_cursor(memory, sequences, now)
     )
     return after, tuple(notices)
 
 
-def _cursor(memory: Memory, reports: list[XidEvent | SxidEvent], now: Now) -> KernelLogCursor | None:
-    sequences = [event.kernel_sequence for event in reports if event.kernel_sequence is not None]
+def read_to(memory: Memory, now: Now, readings: Mapping[SignalKey, Reading]) -> Memory:
+    """Memory that knows how far the kernel log was read, Xids or not, so that records which the ring
+    drops after that are not called lost by the next start."""
+    reading = readings.get(SignalKey("kernel_log", NODE))
+    if reading is None or not isinstance(reading.value, KernelLogStatus):
+        return memory
+    return msgspec.structs.replace(memory, kernel_log=_cursor(memory, [reading.value.sequence], now))
+
+
+def _cursor(memory: Memory, sequences: list[int], now: Now) -> KernelLogCursor | None:
     known = memory.kernel_log
     if known is not None and known.boot_id == now.at.boot_id:
-        sequences.append(known.sequence)
-    return KernelLogCursor(boot_id=now.at.boot_id, sequence=max(sequences)) if sequences else known
+        sequences = [*sequences, known.sequence]
+    newest = max(sequences, default=-1)
+    return KernelLogCursor(boot_id=now.at.boot_id, sequence=newest) if newest >= 0 else known
 
 
 def _bounded(records: dict[str, XidRecord], now: Now) -> tuple[dict[str, XidRecord], int]:
