@@ -302,6 +302,10 @@ class Worker:
     def unpark(self) -> None:
         """Let the next `read` start a child again."""
         self._parked = None
+        self.forgive()
+
+    def forgive(self) -> None:
+        """End the backoff: something has changed, so the next `read` may start a child."""
         self._failures = 0
         self._not_before_seconds = 0.0
         self.on_change()

@@ -1,0 +1,42 @@
+"""The host worker: one read-all of PCI bus, driver, clock, kubelet and disks per request.
+
+Each read is its own signal. What can hang comes last, so that a dead disk costs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from nodeagent import wire
+from nodeagent.child import Channel, ReadAll, serve
+from nodeagent.drivers.host import system
+from nodeagent.drivers.host.disks import DiskReader
+from nodeagent.errors import DriverError
+from nodeagent.model import NODE
+
+
+def _reader(channel: Channel) -> ReadAll:
+    def one(signal: str, call: str, read: Callable[[wire.HostArguments], Any], arguments: Any) -> None:
+        channel.mark(call)
+        try:
+            channel.send(wire.value(signal, NODE, read(arguments)))
+        except DriverError as error:
+            channel.send(wire.missing(signal, NODE, error))
+
+    def read_all(request: wire.Request) -> wire.Done:
+        arguments = msgspec.json.decode(request.arguments, type=wire.HostArguments)
+        one("gpu.pci", "list the PCI bus", system.pci_gpus, arguments)
+        one("gpu.kernel_driver", "read the driver version", system.kernel_driver, arguments)
+        one("clock.sync", "adjtimex", system.clock_sync, arguments)
+        one("kubelet.health", "kubelet healthz", system.kubelet_health, arguments)
+        DiskReader(channel, arguments).read()
+        return wire.Done(id=request.id)
+
+    return read_all
+
+
+if __name__ == "__main__":
+    serve(_reader)

@@ -1,0 +1,41 @@
+"""The pace of a sampler: a fixed period, an early wake-up, and a worker that is not ready yet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from nodeagent.drivers.clock import Clock
+
+LOOK_SECONDS = 1.0
+"""How often readiness is looked at while only readiness is waited for."""
+
+
+class Pace:
+    """Tells one sampling task when to go on; one wake-up makes one round."""
+
+    def __init__(self, clock: Clock, period_seconds: float) -> None:
+        """`period_seconds`: from one start to the next."""
+        self._clock = clock
+        self._period_seconds = period_seconds
+        self._started_seconds = 0.0
+        self._wake = asyncio.Event()
+
+    def start(self) -> None:
+        """A round begins now."""
+        self._started_seconds = self._clock.monotonic_seconds()
+        self._wake.clear()
+
+    def wake(self) -> None:
+        """Begin the next round early."""
+        self._wake.set()
+
+    async def wait(self, ready_at_seconds: Callable[[], float]) -> None:
+        """Return when the period is over or after `wake`, but not before the CLOCK_MONOTONIC of readiness."""
+        due_seconds = self._started_seconds + self._period_seconds
+        with contextlib.suppress(TimeoutError):
+            left_seconds = due_seconds - self._clock.monotonic_seconds()
+            await asyncio.wait_for(self._wake.wait(), max(0.0, left_seconds))
+        while (left_seconds := ready_at_seconds() - self._clock.monotonic_seconds()) > 0:
+            await asyncio.sleep(min(left_seconds, LOOK_SECONDS))
