@@ -59,6 +59,7 @@ class GpuSampler:
             self._pace.start()
             if self._wanted and not self._released:
                 await self._read()
+                self._inbox.wake()
             await self._pace.wait(self._ready_at_seconds)
 
     def request_now(self) -> None:

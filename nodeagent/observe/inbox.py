@@ -30,6 +30,10 @@ class Inbox:
         self._events.append(event)
         return True
 
+    def wake(self) -> None:
+        """Ask for a cycle soon without an event: new readings are worth judging."""
+        self.urgent.set()
+
     def drain(self) -> tuple[Event, ...]:
         """Take everything and clear the urgency."""
         self.urgent.clear()

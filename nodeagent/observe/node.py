@@ -35,6 +35,7 @@ class NodeSampler:
         """`paths`: read in addition to the local disks, whatever file system they are on."""
         self._worker = worker
         self._board = board
+        self._inbox = inbox
         self._clock = clock
         self._pace = Pace(clock, poll_seconds)
         self._readings = WorkerReadings(board, inbox, clock, (*NODE_SIGNALS, DISK_SIGNAL), poll_seconds)
@@ -51,6 +52,7 @@ class NodeSampler:
         while True:
             self._pace.start()
             await self._read()
+            self._inbox.wake()
             await self._pace.wait(lambda: self._worker.ready_at_seconds)
 
     def request_now(self) -> None:
