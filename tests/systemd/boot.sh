@@ -70,4 +70,4 @@ hostname nodeagent-test
 hostname > /etc/hostname
 export container=nodeagent-test
 exec env -i container=nodeagent-test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    /lib/systemd/systemd --system --unit=harness.target --log-target=console --log-level=notice --show-status=no
+    /lib/systemd/systemd --system --unit=harness.target --log-target=journal --log-level=notice --show-status=no
