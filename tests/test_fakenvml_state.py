@@ -287,6 +287,18 @@ def test_readers_never_see_half_a_change(fake: FakeNvml, probe: Probes) -> None:
     assert child.do("n.nvmlDeviceGetRemappedRows(h)[0]") == number
 
 
+def test_old_readings_are_let_go(fake: FakeNvml, probe: Probes) -> None:
+    """Hundreds of changes do not make the reading process grow."""
+    child = probe()
+    resident = "int(open('/proc/self/statm').read().split()[1]) * 4096"
+    sizes_bytes = []
+    for celsius in range(400):
+        fake.set_gpu(0, "temperature", celsius)
+        assert child.do("n.nvmlDeviceGetTemperature(h, 0)") == celsius
+        sizes_bytes.append(child.do(resident))
+    assert sizes_bytes[-1] - sizes_bytes[100] < 4 << 20
+
+
 def test_writers_do_not_lose_each_others_lines(fake: FakeNvml) -> None:
     """Processes that edit at once all leave their lines."""
     code = (
