@@ -43,6 +43,8 @@ class EventKind:
     first_steps: tuple[str, ...]
     by_state: bool = False
     """The field `state` sets the priority: critical 2, warning and unknown 4, else as given."""
+    runbook: str = ""
+    """Check whose page explains the event where no field `check` names one."""
 
     def priority_of(self, fields: Mapping[str, Any]) -> Priority:
         """Return the priority of one event with these fields."""
@@ -121,6 +123,7 @@ _KINDS = (
         "A call into the driver or the kernel does not return. The agent itself goes on; values of this "
         "worker are unread meanwhile.",
         (_STATUS, "cat /proc/@NODEAGENT_PID@/stack", "dmesg --level=err,warn | tail -n 50"),
+        runbook="driver.stuck",
     ),
     EventKind(
         "worker_replaced",
@@ -141,6 +144,18 @@ _KINDS = (
         "The NVIDIA driver reported an error of this number. Its class says whether an application, a GPU "
         "reset, a reboot or the vendor is the cure.",
         ("nodeagent explain xid.@NODEAGENT_XID@", _STATUS, "dmesg | grep -i xid"),
+        runbook="xid",
+    ),
+    EventKind(
+        "xid_forgotten",
+        "682878d771ee40349f757683aa0d4bff",
+        Priority.WARNING,
+        "{count} Xid records were forgotten, too many are kept.",
+        ("count",),
+        "The memory of Xids is bounded; harmless and cleared records go first. What still asks for a reset or "
+        "a reboot goes last.",
+        (_STATUS, "dmesg | grep -i xid"),
+        runbook="xid",
     ),
     EventKind(
         "kmsg_gap",
@@ -151,6 +166,7 @@ _KINDS = (
         "The kernel wrote faster than its ring buffer holds. An Xid may have been among the lost records; "
         "NVML is the second source.",
         ("dmesg | tail -n 50", _STATUS),
+        runbook="xid",
     ),
     EventKind(
         "config_reloaded",
@@ -180,6 +196,7 @@ _KINDS = (
         "The agent began with an empty memory: holds, silences and history start anew. Standing faults are "
         "found again by their checks.",
         ("ls -l /var/lib/nodeagent", _STATUS),
+        runbook="agent.state",
     ),
     EventKind(
         "state_unwritable",
@@ -189,6 +206,7 @@ _KINDS = (
         ("path", "reason"),
         "A restart now would forget holds, silences and history since the last save. Checks go on.",
         ("df -h /var/lib/nodeagent", "findmnt --target /var/lib/nodeagent"),
+        runbook="agent.state",
     ),
     EventKind(
         "gpu_released",

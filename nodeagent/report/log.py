@@ -142,7 +142,7 @@ def describe(_logger: WrappedLogger, _method: str, event: EventDict) -> tuple[tu
         entry["message_id"] = kind.message_id
     if name:
         entry["event"] = name
-    page = _runbook(str(fields.get("check", "")))
+    page = _runbook(str(fields.get("check") or (kind.runbook if kind is not None else "")))
     if page:
         entry["documentation"] = page
     return ({**entry, **{key: value for key, value in fields.items() if key not in entry}},), {}

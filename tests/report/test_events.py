@@ -2,6 +2,7 @@
 
 import re
 import string
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,9 @@ def test_every_event_the_code_names_is_catalogued() -> None:
 
     assert named
     assert named - set(CATALOGUE) == set()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.runbook], ids=lambda kind: kind.name)
+def test_runbook_of_an_event_exists(kind: EventKind) -> None:
+    """The page that an event points to is shipped."""
+    assert resources.files("nodeagent").joinpath("runbooks", f"{kind.runbook}.md").is_file()

@@ -79,7 +79,7 @@ def test_event_reaches_the_journal_with_its_fields(journald: socket.socket) -> N
     emit(logger, "finding_raised", **RAISED)
 
     fields = _decode(journald.recv(65536))
-    fields.pop("DOCUMENTATION", None)
+    assert fields.pop("DOCUMENTATION").endswith("/nodeagent/runbooks/disk.full.md")
     assert fields == {
         "SYSLOG_IDENTIFIER": "nodeagent",
         "MESSAGE": "disk.full on /var is critical, was ok: 3 % left",
@@ -238,6 +238,15 @@ def test_any_field_name_is_taken(name: str) -> None:
     (line,) = _lines(stream)
     assert (line["message"], line["priority"]) == ("Stopping: signal", Priority.INFO)
     assert (line["nodeagent_event"], line["message_id"]) == ("stopping", CATALOGUE["stopping"].message_id)
+
+
+@pytest.mark.parametrize("check", ["../../etc/passwd", "no.such.check", "", 7])
+def test_only_a_real_page_is_documentation(check: object) -> None:
+    """A check without a page, or a name that would leave the folder, gives no DOCUMENTATION."""
+    stream = io.StringIO()
+    emit(configure("json", stream=stream), "finding_raised", check=check)
+
+    assert "documentation" not in _lines(stream)[0]
 
 
 def test_missing_field_reads_as_a_dash() -> None:
