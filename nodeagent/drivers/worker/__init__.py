@@ -13,9 +13,9 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from nodeagent import wire
-from nodeagent.drivers.clock import Clock
 from nodeagent.drivers.worker.process import Child
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.signals import WorkerStatus
@@ -31,6 +31,13 @@ def python_module(module: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module)
 
 
+class MonotonicClock(Protocol):
+    """What the deadlines and the backoff are measured with."""
+
+    def monotonic_seconds(self) -> float:
+        """CLOCK_MONOTONIC of this boot."""
+
+
 class Worker:
     """Parent side of one kind of worker; every method belongs to the event loop's thread."""
 
@@ -38,7 +45,7 @@ class Worker:
         self,
         kind: str,
         argv: Sequence[str],
-        clock: Clock,
+        clock: MonotonicClock,
         *,
         call_deadline_seconds: float = 10.0,
         stuck_seconds: float = 30.0,
