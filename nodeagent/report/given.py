@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nodeagent.memory import Memory
+from nodeagent.memory import GpuMemory, Memory
 from nodeagent.model import NODE, CheckRow, Decision, Now
 from nodeagent.settings import Settings
 from nodeagent.signals import KernelDriver, PciGpus, SignalKey, Snapshot, WorkerStatus
@@ -59,9 +59,14 @@ def rfc3339(wall_seconds: float) -> str:
     return datetime.fromtimestamp(int(inside), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def known_gpus(memory: Memory) -> dict[str, GpuMemory]:
+    """What is remembered of each GPU, by PCI address; a repaired NVSwitch is remembered beside them."""
+    return {pci: gpu for pci, gpu in memory.gpus.items() if gpu.index is not None or gpu.uuid is not None}
+
+
 def target_label(target: str, memory: Memory) -> str:
     """`GPU 3 0000:4e:00.0` of a GPU, `NVSwitch ...` of a switch, else the target itself."""
-    gpu = memory.gpus.get(target)
+    gpu = known_gpus(memory).get(target)
     if gpu is not None:
         return f"GPU {target}" if gpu.index is None else f"GPU {gpu.index} {target}"
     if any(key.startswith(f"{target}|sxid") for key in memory.xids):
@@ -94,3 +99,11 @@ def worker_states(given: ReportInput) -> dict[str, tuple[WorkerStatus, float]]:
             age_seconds = max(0.0, given.moment.at.monotonic_seconds - reading.read_at_seconds)
             found[kind] = (reading.value, age_seconds)
     return found
+
+
+def pending_seconds(given: ReportInput, status: WorkerStatus) -> float:
+    """How long the worker's call was in flight when the cycle looked, 0 when none was."""
+    since_seconds = status.pending_since_seconds
+    if since_seconds is None:
+        return 0.0
+    return max(0.0, given.snapshot.now.at.monotonic_seconds - since_seconds)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nodeagent.model import State
-from nodeagent.report.given import ReportInput, gpu_wanted, read, rfc3339
+from nodeagent.report.given import ReportInput, gpu_wanted, known_gpus, read, rfc3339
 from nodeagent.report.schema import RAISED, CheckStatus, GpuStatus, ReleaseStatus, UnreadValue, in_force
 from nodeagent.signals import GpuDriver, KernelDriver, PciGpus, Unread
 
@@ -35,9 +35,10 @@ def gpu_status(given: ReportInput, rows: Sequence[CheckStatus]) -> GpuStatus:
 
 def _gpu_states(given: ReportInput, rows: Sequence[CheckStatus]) -> dict[str, str]:
     """healthy, faulty or unread of every GPU that some check speaks of."""
+    gpus = known_gpus(given.memory)
     states: dict[str, set[State]] = {}
     for row in rows:
-        if row.target in given.memory.gpus:
+        if row.target in gpus:
             states.setdefault(row.target, set()).add(in_force(row))
     return {pci: _gpu_word(found) for pci, found in states.items()}
 
@@ -46,7 +47,7 @@ def _gpu_word(found: set[State]) -> str:
     if found & set(RAISED):
         return "faulty"
     judged = State.OK in found or State.PENDING in found
-    return "healthy" if judged and State.UNKNOWN not in found else "unread"
+    return "healthy" if judged and not found & {State.UNKNOWN, State.MUTED} else "unread"
 
 
 def _expected(given: ReportInput) -> tuple[int | None, str]:

@@ -217,15 +217,14 @@ def _count_word(state: str) -> str:
 
 
 def _incident_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
-    shown = report.incidents if verbose else report.incidents[:3]
-    return [
-        (
-            "Incident",
-            f"{item.root} on {item.target_label} {duration(item.age_seconds)} ago explains "
-            + (", ".join(m for m in item.members if m != item.root) or "nothing else"),
-        )
-        for item in shown
-    ]
+    lines = []
+    for item in report.incidents:
+        others = [member for member in item.members if member != item.root]
+        where = f" on {item.target_label}" if item.target_label != item.target else ""
+        if others or verbose:
+            told = f"{item.root}{where} {duration(item.age_seconds)} ago explains "
+            lines.append(("Incident", told + (", ".join(others) or "nothing else")))
+    return lines if verbose else lines[:3]
 
 
 def _evidence_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:

@@ -49,7 +49,7 @@ def _all_lines(rows: Sequence[CheckStatus]) -> list[list[Span]]:
         before, sentence = "  ".join(middle[:-1]), middle[-1]
         wanted = in_force(group[0]) in TROUBLE
         age = _age(group) if wanted else _read(group[0])
-        told = f"{sentence}, {age}" if sentence else age
+        told = f"{sentence}  {age}" if sentence else age
         lines.append([Span("  "), Span(state, state.strip()), Span(f"  {before}  {told}")])
         if wanted:
             lines.append([Span(_more(group[0]), "dim")])
@@ -57,25 +57,24 @@ def _all_lines(rows: Sequence[CheckStatus]) -> list[list[Span]]:
 
 
 def check_table(rows: Sequence[CheckStatus], *, width: int, verbose: bool) -> list[list[Span]]:
-    """The table of `nodeagent check`: one line per row, equal ones folded unless `verbose`."""
+    """The table of `nodeagent check`: equal rows folded unless `verbose`, a sentence under what is wrong."""
     groups = [[row] for row in rows] if verbose else _group(rows, _looks)
     head = ["CHECK", "TARGET", "STATE", "VALUE", "LIMIT", "HELD", "READ", "SOURCE"]
     table = padded([head, *(_table_cells(group, verbose) for group in groups)])
-    lines = []
-    for index, line in enumerate(table):
-        fixed = "  ".join(line[:-1])
-        room = UNCUT if verbose else max(SHORTEST_SENTENCE, width - len(fixed) - 2)
-        before = "  ".join(line[:2]) + "  "
-        color = line[2].strip() if index else ""
-        lines.append(
-            [
-                Span(before),
-                Span(line[2], color),
-                Span(fixed[len(before) + len(line[2]) :]),
-                Span("  " + cut(line[-1], room)),
-            ]
-        )
+    lines = [_table_line(table[0], "", width)]
+    for group, cells in zip(groups, table[1:], strict=True):
+        columns = UNCUT if verbose else width
+        lines.append(_table_line(cells, cells[2].strip(), columns))
+        told = _sentence(group)
+        if in_force(group[0]) in TROUBLE and told:
+            lines.append([Span(f"    {cut(told, columns - 4)}")])
     return lines
+
+
+def _table_line(cells: Sequence[str], color: str, width: int) -> list[Span]:
+    before, after = "  ".join(cells[:2]) + "  ", "  " + "  ".join(cells[3:-1]) + "  "
+    room = max(SHORTEST_SENTENCE, width - len(before) - len(cells[2]) - len(after))
+    return [Span(before), Span(cells[2], color), Span(after), Span(cut(cells[-1], room))]
 
 
 # --------------------------------------------------------------------------- folding
@@ -119,8 +118,6 @@ def _sentence(group: Group) -> str:
     said = row.sentence
     if not said and not isinstance(row.value, UnreadValue) and row.value is not None:
         said = f"{row.value}, limit {row.limit}" if row.limit else row.value
-    if isinstance(row.value, UnreadValue):
-        said = f"not read: {row.value.unread}"
     if in_force(row) is not row.state:
         said = _STANDING[row.state] + said.removeprefix("not read: ")
     return said if all(other.sentence == row.sentence for other in group) else f"e.g. {said}"
@@ -155,7 +152,8 @@ def _read(row: CheckStatus) -> str:
 def _table_cells(group: Group, verbose: bool) -> list[str]:
     first = group[0]
     ages = [row.read_age_seconds for row in group if row.read_age_seconds is not None]
-    told = _sentence(group) if first.state is not State.OK and _sentence(group) else first.source
+    aside = first.state in (State.MUTED, State.NOT_APPLICABLE) and in_force(first) is first.state
+    told = first.sentence if aside and first.sentence else first.source
     label = targets_label(group)
     return [
         first.id,

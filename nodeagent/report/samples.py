@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nodeagent.model import State
-from nodeagent.report.given import ReportInput, read, worker_states
+from nodeagent.report.given import ReportInput, known_gpus, pending_seconds, read, worker_states
 from nodeagent.report.schema import RAISED
 from nodeagent.signals import KernelLogStatus, StateFileStatus, Unread
 
@@ -58,7 +58,7 @@ def _taint_wanted(given: ReportInput) -> Samples:
 
 
 def _gpu_info(given: ReportInput) -> Samples:
-    for pci, gpu in sorted(given.memory.gpus.items()):
+    for pci, gpu in sorted(known_gpus(given.memory).items()):
         index = "" if gpu.index is None else str(gpu.index)
         yield (pci, index, gpu.uuid or "", gpu.name or ""), 1.0
 
@@ -86,10 +86,8 @@ def _signal_unread(given: ReportInput) -> Samples:
 
 
 def _worker_pending(given: ReportInput) -> Samples:
-    monotonic_seconds = given.moment.at.monotonic_seconds
     for kind, (status, _) in worker_states(given).items():
-        since = status.pending_since_seconds
-        yield (kind,), 0.0 if since is None else max(0.0, monotonic_seconds - since)
+        yield (kind,), pending_seconds(given, status)
 
 
 def _worker_misses(given: ReportInput) -> Samples:

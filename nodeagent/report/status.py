@@ -12,7 +12,7 @@ from typing import Any
 
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
-from nodeagent.report.given import ReportInput, read, rfc3339, target_label, worker_states
+from nodeagent.report.given import ReportInput, pending_seconds, read, rfc3339, target_label, worker_states
 from nodeagent.report.gpus import gpu_status
 from nodeagent.report.schema import (
     RAISED,
@@ -269,14 +269,14 @@ def _workers(given: ReportInput) -> list[WorkerSummary]:
 
 
 def _pending_calls(given: ReportInput) -> list[PendingCall]:
-    monotonic_seconds = given.moment.at.monotonic_seconds
+    """Calls in flight at the cycle: how long until then, as nothing later is known of them."""
     return [
         PendingCall(
             worker=kind,
             call=status.pending_call,
             state=status.state,
             misses=status.misses,
-            for_seconds=max(0.0, monotonic_seconds - status.pending_since_seconds),
+            for_seconds=pending_seconds(given, status),
         )
         for kind, (status, _) in worker_states(given).items()
         if status.pending_call is not None and status.pending_since_seconds is not None

@@ -212,7 +212,7 @@ def test_pending_call_is_named_with_its_age() -> None:
     assert (call.worker, call.call, call.for_seconds, call.misses) == (
         "nvml",
         "nvmlDeviceGetTotalEccErrors GPU 3",
-        42,
+        40,
         2,
     )
 
