@@ -1,0 +1,221 @@
+"""The argument tree and the way from a command line to an exit code; each command is a module of its own.
+
+It imports no driver and nothing slow: `nodeagent status` is typed in a hurry and by monitoring, so every
+command loads its own parts when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from nodeagent import __version__
+from nodeagent.cli_common import USAGE, CliError, complain, no_answer_code, out, out_json
+
+_DURATIONS = "90s, 15m, 1h30m or 2d"
+_UNITS_SECONDS = (86400, 3600, 60, 1)
+_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
+_MODULES = {
+    "run": "nodeagent.cli_run",
+    "status": "nodeagent.cli_reading",
+    "check": "nodeagent.cli_reading",
+    "history": "nodeagent.cli_reading",
+    "explain": "nodeagent.cli_explain",
+    "gpu": "nodeagent.cli_gpu",
+    "config": "nodeagent.cli_config",
+    "version": "nodeagent.cli_config",
+}
+"""Command -> module with a function of the same name: (args) -> exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (without the program's name) and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a test, or when started with stdout closed
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        args = parse(sys.argv[1:] if argv is None else argv)
+    except CliError as error:
+        complain(error.sentence, *error.more)
+        return error.exit_code
+    except SystemExit as finished:  # argparse has printed help
+        return int(finished.code or 0)
+    try:
+        return _command(args)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:  # stdout on a full disk
+        complain(f"output cannot be written: {error.strerror or error}")
+        return no_answer_code(args)
+
+
+def _command(args: argparse.Namespace) -> int:
+    function = getattr(importlib.import_module(_MODULES[args.command]), args.command)
+    try:
+        return int(function(args))
+    except CliError as error:
+        if getattr(args, "json", False):
+            out_json("error", error=error.sentence, exit_code=error.exit_code)
+        complain(error.sentence, *error.more)
+        return error.exit_code
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse exits 2 on wrong usage, which monitoring would read as CRITICAL; here it is 64."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+
+    def error(self, message: str) -> NoReturn:
+        raise CliError(USAGE, _clear(message, self), f"help: {self.prog} --help")
+
+    def print_help(self, file: Any = None) -> None:
+        out(self.format_help())
+
+    def options(self) -> list[str]:
+        """Every option of this parser."""
+        return [option for action in self._actions for option in action.option_strings]
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line as a namespace with `command`. Raises CliError(64), SystemExit(0) after help."""
+    parser, commands = build_parser()
+    args, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        known = commands[args.command]
+        first = unknown[0]
+        if not first.startswith("-"):
+            known.error(f"{args.command} takes no argument {_quoted(first)}")
+        known.error(f"unknown option {_quoted(first)} for {args.command}{_near(first, known.options())}")
+    args.config = getattr(args, "config", None)
+    args.socket = getattr(args, "socket", None)
+    return args
+
+
+def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
+    """The whole tree, and each command's own parser."""
+    # SUPPRESS: a default of the command's parser would overwrite what stood before the command.
+    common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--config", metavar="FILE", help="default /etc/nodeagent/nodeagent.toml")
+    common.add_argument("--socket", metavar="PATH", help="the agent's socket; default: as configured")
+    parser = _Parser(prog="nodeagent", parents=[common], description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
+    tree = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands: dict[str, _Parser] = {}
+    for name, text in _COMMANDS.items():
+        commands[name] = tree.add_parser(name, parents=[common], help=text, description=text)
+    for name in ("status", "check", "history", "explain"):
+        _add_look(commands[name])
+    for name in ("version", "config"):
+        commands[name].add_argument("--json", action="store_true", help="one JSON object")
+    commands["check"].add_argument("ids", metavar="ID", nargs="*", help="check ids; all without one")
+    commands["history"].add_argument(
+        "--since", metavar="TIME", type=duration_seconds, help="only the last 6h, 90m, 2d"
+    )
+    commands["explain"].add_argument(
+        "what", metavar="WHAT", nargs="+", help="a check id, `xid 79` or `sxid 12028`"
+    )
+    _add_gpu(commands["gpu"])
+    _add_config(commands["config"])
+    return parser, commands
+
+
+def _add_look(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("-v", "--verbose", action="store_true", help="nothing folded or cut, absolute times")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="auto: on a terminal"
+    )
+
+
+def _add_gpu(parser: _Parser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    release = verbs.add_parser("release", help="let go of every GPU so that it can be reset")
+    release.add_argument(
+        "--for", metavar="TIME", dest="for_seconds", type=duration_seconds, help="90s, 15m, 1h30m"
+    )
+    verbs.add_parser("resume", help="open the GPUs again")
+    repaired = verbs.add_parser("repaired", help="say that a GPU or NVSwitch was repaired")
+    repaired.add_argument("target", metavar="TARGET", help="PCI address, like 0000:4e:00.0")
+    repaired.add_argument("--reason", metavar="TEXT", required=True, help="who repaired what")
+
+
+def _add_config(parser: _Parser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    show = verbs.add_parser("show", help="the configuration in force, as TOML")
+    show.add_argument("--sources", action="store_true", help="where each value comes from")
+    for verb in (show, verbs.add_parser("check", help="judge the files without touching the agent")):
+        verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="one JSON object")
+
+
+def duration_seconds(text: str) -> float:
+    """Seconds of `90s`, `15m`, `1h30m`, `2d`. Raises argparse.ArgumentTypeError."""
+    found = _DURATION.fullmatch(text)
+    if text.isdigit():
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} has no unit; write it like {_DURATIONS}")
+    if not text or found is None:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is no duration; write it like {_DURATIONS}")
+    counts = [int(count or 0) for count in found.groups()]
+    seconds = sum(count * unit for count, unit in zip(counts, _UNITS_SECONDS, strict=True))
+    if seconds == 0:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is no time at all; write it like {_DURATIONS}")
+    return float(seconds)
+
+
+def _clear(message: str, parser: _Parser) -> str:
+    """argparse's message in our words."""
+    choice = re.match(r"argument ([^:]+): invalid choice: (.*) \(choose from (.*)\)\Z", message, re.DOTALL)
+    if choice:
+        place, given, known = choice[1], choice[2], [word.strip("' ") for word in choice[3].split(",")]
+        verb = f"{parser.prog.split()[-1]} command"
+        noun = {"COMMAND": "command", "VERB": verb}.get(place, f"value for {place}")
+        return f"unknown {noun} {_quoted(given.strip(chr(39)))}{_near(given, known)}"
+    missing = re.match(r"the following arguments are required: (.*)\Z", message)
+    if missing:
+        return f"{missing[1]} is missing{_MISSING.get(missing[1], '')}"
+    return _quoted(re.sub(r"\Aargument ", "", message))
+
+
+_MISSING = {
+    "COMMAND": "; try nodeagent status",
+    "WHAT": "; name a check id, `xid 79` or `sxid 12028`",
+    "--reason": "; say who repaired what, like --reason 'board replaced, ticket 123'",
+}
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    import difflib  # noqa: PLC0415  only a typing error pays for it
+
+    close = difflib.get_close_matches(word.strip("'"), known, 1, 0.5)
+    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
+
+
+def _quoted(text: str) -> str:
+    """What a person typed, on one line and harmless."""
+    shown = "".join(c if c.isprintable() else "?" for c in text)
+    return shown if len(shown) <= 80 else f"{shown[:80]}..."
+
+
+_COMMANDS = {
+    "run": "run the agent in the foreground",
+    "status": "the node in one screen",
+    "check": "read now and show every check; changes nothing",
+    "explain": "what a check, an Xid or an SXid means, what is seen now, what to do",
+    "history": "changes of state, oldest first",
+    "gpu": "let go of the GPUs for a reset, take them back, report a repair",
+    "config": "show or judge the configuration",
+    "version": "print the version",
+}
+_DESCRIPTION = "Watches this node's GPUs, driver and disks; says what is wrong, since when, and what to do."
+_EPILOG = """\
+exit codes: status and check: 0 ok, 1 warning, 2 critical, 3 unknown or no agent;
+            64 usage, 69 no agent (other commands), 77 permission, 78 bad configuration"""
+
+
