@@ -152,8 +152,8 @@ _KINDS = (
         Priority.WARNING,
         "{count} Xid records were forgotten, too many are kept.",
         ("count",),
-        "The memory of Xids is bounded; harmless and cleared records go first. What still asks for a reset or "
-        "a reboot goes last.",
+        "The memory of Xids is bounded; harmless and cleared ones go first, what asks for a reset or "
+        "reboot goes last.",
         (_STATUS, "dmesg | grep -i xid"),
         runbook="xid",
     ),
