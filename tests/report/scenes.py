@@ -189,31 +189,31 @@ def released() -> ReportInput:
     )
 
 
+FALLEN = XidRecord(
+    pci_address=GPUS[3],
+    number=79,
+    node_class=NodeClass.REBOOT,
+    first=ago(60),
+    last=ago(60),
+    kernel_count=1,
+    nvml_count=1,
+    text="NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+)
+CLEANUP = XidRecord(
+    pci_address=GPUS[3],
+    number=45,
+    node_class=NodeClass.IGNORE,
+    first=ago(59),
+    last=ago(58),
+    kernel_count=12,
+    caused_by=79,
+    text="NVRM: Xid ...: 45",
+)
+
+
 def two_xids() -> ReportInput:
     """One GPU fell off the bus; the Xid 45 after it is a consequence."""
-    line = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-    records = {
-        f"{GPUS[3]}|79": XidRecord(
-            pci_address=GPUS[3],
-            number=79,
-            node_class=NodeClass.REBOOT,
-            first=ago(60),
-            last=ago(60),
-            kernel_count=1,
-            nvml_count=1,
-            text=line,
-        ),
-        f"{GPUS[3]}|45": XidRecord(
-            pci_address=GPUS[3],
-            number=45,
-            node_class=NodeClass.IGNORE,
-            first=ago(59),
-            last=ago(58),
-            kernel_count=12,
-            caused_by=79,
-            text="NVRM: Xid ...: 45",
-        ),
-    }
+    records = {f"{GPUS[3]}|{record.number}": record for record in (FALLEN, CLEANUP)}
     bad = (
         row(
             "xid",

@@ -23,7 +23,7 @@ from nodeagent.report.status import build_check, build_history, build_status
 from nodeagent.report.text import index_ranges
 from tests.report import build, scenes
 
-Golden = Callable[[str, str], None]
+Golden = Callable[[str, str], str]
 HISTORY = build.given(remembered=build.memory(history=scenes.HISTORY))
 EVIL = "a\x1b[2J\x07b\r\nc\x9bd\u202ee\ud800f\u2028g\x00"
 
@@ -31,25 +31,32 @@ EVIL = "a\x1b[2J\x07b\r\nc\x9bd\u202ee\ud800f\u2028g\x00"
 @pytest.mark.parametrize("scene", scenes.SCENES)
 def test_status_screen_is_as_agreed(scene: str, golden: Golden) -> None:
     """The whole screen, letter by letter."""
-    golden(f"status-{scene}.txt", render_status(build_status(scenes.SCENES[scene]())))
+    screen = render_status(build_status(scenes.SCENES[scene]()))
+
+    assert screen == golden(f"status-{scene}.txt", screen)
 
 
 @pytest.mark.parametrize("scene", ["broken", "two_xids", "worn"])
 def test_verbose_status_is_as_agreed(scene: str, golden: Golden) -> None:
     """Everything the report holds, uncut."""
-    golden(f"status-{scene}-verbose.txt", render_status(build_status(scenes.SCENES[scene]()), verbose=True))
+    screen = render_status(build_status(scenes.SCENES[scene]()), verbose=True)
+
+    assert screen == golden(f"status-{scene}-verbose.txt", screen)
 
 
 @pytest.mark.parametrize("scene", ["quiet", "broken", "all_lost", "no_gpu", "released"])
 def test_check_table_is_as_agreed(scene: str, golden: Golden) -> None:
     """The whole table, letter by letter."""
-    report = build_check(scenes.SCENES[scene](), duration_seconds=1.8)
-    golden(f"check-{scene}.txt", render_check(report))
+    table = render_check(build_check(scenes.SCENES[scene](), duration_seconds=1.8))
+
+    assert table == golden(f"check-{scene}.txt", table)
 
 
 def test_history_is_as_agreed(golden: Golden) -> None:
     """One transition a line, oldest first."""
-    golden("history.txt", render_history(build_history(HISTORY)))
+    lines = render_history(build_history(HISTORY))
+
+    assert lines == golden("history.txt", lines)
 
 
 def everything_differs() -> str:
