@@ -24,6 +24,7 @@ RECORD_BYTES = 8192
 """Enough for any record of current kernels; it grows when a read says that it was not."""
 MAX_RECORD_BYTES = 65536
 
+_PREFIX = re.compile(rb"(\d{1,10}),(\d{1,19}),(\d{1,19})(?:,[^;\n]*)?;")
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 _KINDS = {
     errno.ENOENT: ErrorKind.ABSENT,
@@ -139,17 +140,17 @@ def parse_record(raw: bytes) -> KernelRecord | None:
 
     None when the prefix cannot be read.
     """
-    head, separator, rest = raw.partition(b";")
-    parts = head.split(b",")
-    if not separator or len(parts) < 3 or not all(part.isdigit() and len(part) < 20 for part in parts[:3]):
+    prefix = _PREFIX.match(raw)
+    if prefix is None:
         return None
-    text, _, dictionary = rest.partition(b"\n")
+    priority, sequence, microseconds = prefix.groups()
+    text, newline, dictionary = raw[prefix.end():].partition(b"\n")
     return KernelRecord(
-        facility=int(parts[0]) >> 3,
-        sequence=int(parts[1]),
-        at_seconds=int(parts[2]) / 1e6,
+        facility=int(priority) >> 3,
+        sequence=int(sequence),
+        at_seconds=int(microseconds) / 1e6,
         text=_decoded(text),
-        fields=_fields(dictionary) if dictionary else {},
+        fields=_fields(dictionary) if newline and dictionary else {},
     )
 
 
