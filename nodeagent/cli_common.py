@@ -96,8 +96,8 @@ def socket_path(args: argparse.Namespace) -> str:
     """Where the daemon answers: --socket, else the configuration. Raises CliError."""
     if args.socket is not None:
         return str(args.socket)
-    from nodeagent import config  # noqa: PLC0415
-    from nodeagent.errors import ConfigError  # noqa: PLC0415
+    from nodeagent import config  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
 
     try:
         return config.socket_path(args.config)
@@ -116,7 +116,7 @@ def ask(
     args: argparse.Namespace, method: str, target: str, body: bytes = b"", *, timeout_seconds: float = 10.0
 ) -> bytes:
     """Body of a good answer. Raises client.Unreachable, CliError with the daemon's own sentence."""
-    from nodeagent import client  # noqa: PLC0415
+    from nodeagent import client  # noqa: PLC0415  loaded late: a quick start
 
     response = client.ask(socket_path(args), method, target, body, timeout_seconds=timeout_seconds)
     if response.status != 200:
@@ -126,7 +126,7 @@ def ask(
 
 def refuse(args: argparse.Namespace, status: int, body: bytes) -> NoReturn:
     """Turn an answer that is no success into the command's end."""
-    import json  # noqa: PLC0415
+    import json  # noqa: PLC0415  loaded late: a quick start
 
     try:
         answer = json.loads(body)
@@ -149,7 +149,7 @@ def one_line(text: str) -> str:
 
 def as_unreachable(args: argparse.Namespace, error: Exception) -> CliError:
     """Say where was asked, what is likely wrong, and what to try; `error` is a client.Unreachable."""
-    from nodeagent.client import Cause, Unreachable  # noqa: PLC0415
+    from nodeagent.client import Cause, Unreachable  # noqa: PLC0415  loaded late: a quick start
 
     assert isinstance(error, Unreachable)
     path = one_line(error.socket_path)

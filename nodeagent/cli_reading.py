@@ -28,7 +28,7 @@ _Report = TypeVar("_Report")
 
 def status(args: argparse.Namespace) -> int:
     """Print the node's state; the exit code is its verdict. Raises CliError."""
-    from nodeagent.report import render, schema  # noqa: PLC0415
+    from nodeagent.report import render, schema  # noqa: PLC0415  loaded late: a quick start
 
     body = _asked(args, "GET", "/v1/status")
     report = _decoded(args, body, schema.decode_status)
@@ -38,7 +38,7 @@ def status(args: argparse.Namespace) -> int:
 
 def history(args: argparse.Namespace) -> int:
     """Print the changes of state. Raises CliError."""
-    from nodeagent.report import render, schema  # noqa: PLC0415
+    from nodeagent.report import render, schema  # noqa: PLC0415  loaded late: a quick start
 
     query = "" if args.since is None else f"?since_seconds={args.since:.0f}"
     body = _asked(args, "GET", f"/v1/history{query}")
@@ -49,10 +49,10 @@ def history(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> int:
     """Read now, by the daemon or without it; the exit code is the worst of the rows. Raises CliError."""
-    import json  # noqa: PLC0415
+    import json  # noqa: PLC0415  loaded late: a quick start
 
-    from nodeagent.decide.registry import registry  # noqa: PLC0415
-    from nodeagent.report import render, schema  # noqa: PLC0415
+    from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.report import render, schema  # noqa: PLC0415  loaded late: a quick start
 
     require_known(args.ids, list(registry()))
     try:
@@ -69,9 +69,9 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _check_without_daemon(args: argparse.Namespace) -> Any:
-    from nodeagent import config, daemon  # noqa: PLC0415
-    from nodeagent.decide.registry import registry  # noqa: PLC0415
-    from nodeagent.errors import ConfigError  # noqa: PLC0415
+    from nodeagent import config, daemon  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
 
     try:
         loaded = config.load(args.config, registry())
@@ -82,7 +82,7 @@ def _check_without_daemon(args: argparse.Namespace) -> Any:
 
 def require_known(ids: list[str], known: list[str]) -> None:
     """Raise CliError(64) for the first id that is no check, with the nearest one."""
-    from nodeagent.config.values import nearest  # noqa: PLC0415
+    from nodeagent.config.values import nearest  # noqa: PLC0415  loaded late: a quick start
 
     for check_id in ids:
         if check_id not in known:
@@ -98,7 +98,7 @@ def _asked(args: argparse.Namespace, method: str, target: str) -> bytes:
 
 
 def _decoded(args: argparse.Namespace, body: bytes, decode: Callable[[bytes], _Report]) -> _Report:
-    import msgspec  # noqa: PLC0415
+    import msgspec  # noqa: PLC0415  loaded late: a quick start
 
     try:
         return decode(body)

@@ -53,6 +53,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where the host's root file system is mounted; not "/" only inside a container."""
     proc_root: AbsolutePath = "/proc"
     """Where the host's /proc is mounted."""
+    kernel_log: AbsolutePath = "/dev/kmsg"
+    """The kernel log's device."""
     state_file: AbsolutePath = "/var/lib/nodeagent/memory.json"
     """What the agent remembers over a restart."""
 
@@ -77,7 +79,7 @@ class GpuSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Release NVML when the verdict asks for reset, reboot or vendor and no compute process is
     left, so that the agent never stands in the way of the cure."""
     xid: dict[str, NodeClass] = {}
-    """Section `[gpu.xid]`: class of an Xid number by the operator's word: "63" = "ignore"."""
+    """Class of an Xid or SXid number by the operator's word, like "63" = "ignore"; it outranks the table."""
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     """false: the check is not run and not shown."""
     node_class: NodeClass | None = None
-    """Key `class`: ignore, app, check, reset, reboot or vendor."""
+    """Key `class`: what a raised fault asks of the node."""
     bad_polls: PollCount | None = None
     """n of "n of m" bad polls to raise."""
     of_polls: PollCount | None = None
@@ -103,7 +105,7 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Section `[cluster]`: the node's taint."""
 
     enabled: Switch = "auto"
-    """auto, true or false."""
+    """Whether the node's taint is written. This version shows what it would set, and writes none."""
     taint_prefix: DomainName = "nodeagent.io"
     """DNS domain before the slash of every taint, annotation and label of ours."""
 

@@ -180,8 +180,10 @@ def test_raising_a_class_to_a_taint_is_explained(write: Callable[..., str]) -> N
         'checks."disk.full".class = "reboot"',
         'gpu.xid.13 = "vendor"',
     ]
-    assert "asks for a taint" in said[0]
-    assert "only after a reset or reboot" in said[0]
+    assert "disk.full then taints this node with nodeagent.io/node-unhealthy:NoSchedule" in said[0]
+    assert "no reset or reboot is needed" in said[0]
+    assert "each Xid 13 then taints this node with nodeagent.io/gpu-unhealthy:NoSchedule" in said[1]
+    assert "another GPU is in its place" in said[1]
 
 
 def test_the_socket_is_found_while_the_rest_is_wrong(write: Callable[..., str]) -> None:

@@ -22,12 +22,14 @@ from nodeagent.settings import Settings, StatusSettings
 __all__ = ["DEFAULT_PATH", "KnownCheck", "Loaded", "consequences", "load", "socket_path"]
 
 PROBLEMS_SHOWN = 200
-_TAINTED = "the node asks for a taint and takes no new pods"
-_UNTIL_RESET = "It is lifted only after a reset or reboot that the agent has seen, and good reads after it."
-_CLEARS = {
-    NodeClass.RESET: _UNTIL_RESET,
-    NodeClass.REBOOT: _UNTIL_RESET,
-    NodeClass.VENDOR: "It is lifted when the check reads good for as long as its hold asks.",
+_HARDWARE_FAMILIES = ("gpu", "driver")
+_TAINTS = "then taints this node with {}:NoSchedule, so that it takes no new pods."
+_BY_READS = "It is lifted when the check reads good as long as its hold asks; no reset or reboot is needed."
+_BY_RESET = "It is lifted only after a reset or reboot that the agent has seen, and good reads after it."
+_XID_ENDS = {
+    NodeClass.RESET: _BY_RESET,
+    NodeClass.REBOOT: _BY_RESET,
+    NodeClass.VENDOR: "It is lifted when another GPU is in its place, or by nodeagent gpu repaired.",
 }
 
 
@@ -86,13 +88,17 @@ def socket_path(path: str | None) -> str:
 def consequences(settings: Settings, known_checks: Mapping[str, KnownCheck]) -> tuple[str, ...]:
     """Say in sentences what it means where the operator raised a check or an Xid to a class that taints."""
     said = []
+    prefix = settings.cluster.taint_prefix
     for check_id, changed in settings.checks.items():
-        default, chosen = known_checks[check_id].node_class, changed.node_class
-        if changed.enabled and chosen is not None and chosen.taints and not default.taints:
+        check, chosen = known_checks[check_id], changed.node_class
+        if changed.enabled and chosen is not None and chosen.taints and not check.node_class.taints:
+            taint = "gpu-unhealthy" if check.family in _HARDWARE_FAMILIES else "node-unhealthy"
+            ends = _BY_RESET if check.hold.proof == "reset" else _BY_READS
             key = show_key("checks", check_id, "class")
-            said.append(f'{key} = "{chosen}": while {check_id} is raised, {_TAINTED}. {_CLEARS[chosen]}')
+            said.append(f'{key} = "{chosen}": {check_id} {_TAINTS.format(f"{prefix}/{taint}")} {ends}')
     for number, chosen in settings.gpu.xid.items():
         if chosen.taints:
             key = show_key("gpu", "xid", number)
-            said.append(f'{key} = "{chosen}": after each Xid {number}, {_TAINTED}. {_CLEARS[chosen]}')
+            taints = _TAINTS.format(f"{prefix}/gpu-unhealthy")
+            said.append(f'{key} = "{chosen}": each Xid {number} {taints} {_XID_ENDS[chosen]}')
     return tuple(said)

@@ -29,11 +29,17 @@ class KnownHold(Protocol):
     @property
     def of_polls(self) -> int:
         """Default m of "n of m"."""
+    @property
+    def proof(self) -> str:
+        """reads | reset: what a raised fault needs to clear besides good polls."""
 
 
 class KnownCheck(Protocol):
     """What config must know of a check; `decide.check.Check` has it."""
 
+    @property
+    def family(self) -> str:
+        """gpu, driver, node or agent."""
     @property
     def node_class(self) -> NodeClass:
         """Default class."""
