@@ -62,17 +62,24 @@ def check_table(rows: Sequence[CheckStatus], *, width: int, verbose: bool) -> li
     head = ["CHECK", "TARGET", "STATE", "VALUE", "LIMIT", "HELD", "READ", "SOURCE"]
     table = padded([head, *(_table_cells(group, verbose) for group in groups)])
     lines = [_table_line(table[0], "", width)]
+    columns = UNCUT if verbose else width
     for group, cells in zip(groups, table[1:], strict=True):
-        columns = UNCUT if verbose else width
-        lines.append(_table_line(cells, cells[2].strip(), columns))
+        shown = [*cells[:3], group[0].sentence] if _is_unjudged(group[0]) else cells
+        lines.append(_table_line(shown, cells[2].strip(), columns))
         told = _sentence(group)
         if in_force(group[0]) in TROUBLE and told:
             lines.append([Span(f"    {cut(told, columns - 4)}")])
     return lines
 
 
+def _is_unjudged(row: CheckStatus) -> bool:
+    """Not applicable or muted, and no fault stands: the reason is all there is to say."""
+    return in_force(row) in (State.MUTED, State.NOT_APPLICABLE) and bool(row.sentence)
+
+
 def _table_line(cells: Sequence[str], color: str, width: int) -> list[Span]:
-    before, after = "  ".join(cells[:2]) + "  ", "  " + "  ".join(cells[3:-1]) + "  "
+    before = "  ".join(cells[:2]) + "  "
+    after = "".join(f"  {cell}" for cell in cells[3:-1]) + "  "
     room = max(SHORTEST_SENTENCE, width - len(before) - len(cells[2]) - len(after))
     return [Span(before), Span(cells[2], color), Span(after), Span(cut(cells[-1], room))]
 
@@ -152,16 +159,15 @@ def _read(row: CheckStatus) -> str:
 def _table_cells(group: Group, verbose: bool) -> list[str]:
     first = group[0]
     ages = [row.read_age_seconds for row in group if row.read_age_seconds is not None]
-    aside = first.state in (State.MUTED, State.NOT_APPLICABLE) and in_force(first) is first.state
-    told = first.sentence if aside and first.sentence else first.source
     label = targets_label(group)
+    unjudged = _is_unjudged(first)
     return [
         first.id,
         label if verbose else short_label(label),
         STATE_WORDS[in_force(first)],
         _value(first),
-        first.limit or "-",
+        "-" if unjudged else first.limit or "-",
         first.held or "-",
         duration(max(ages, default=None)),
-        told,
+        first.source,
     ]
