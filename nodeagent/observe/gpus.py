@@ -48,6 +48,7 @@ class GpuSampler:
         """GPUs to read last, because a call on them hung."""
         self._kernel_version: str | None = None
         """Kernel driver when the worker was last replaced for its sake."""
+        self._restarts = 0
         self._parking: asyncio.Task[None] | None = None
         worker.on_message = self._on_message
         worker.on_change = self._on_change
@@ -173,7 +174,8 @@ class GpuSampler:
             call = status.pending_call or "a call"
             self._hung = tuple(address for address in self._addresses.values() if call.endswith(address))
             self._readings.grow_stale(ErrorKind.TIMEOUT, f"NVML: {call} has not returned")
-        elif status.state == "backoff":
+        if status.restarts != self._restarts:
+            self._restarts = status.restarts
             self._pace.wake()
 
     def _shown(self, status: WorkerStatus) -> WorkerStatus:

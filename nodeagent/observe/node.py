@@ -44,6 +44,7 @@ class NodeSampler:
         self._kubelet_port = kubelet_port
         self._silent_until_seconds: dict[str, float] = {}
         """Mount point that did not answer -> CLOCK_MONOTONIC when it is asked again."""
+        self._restarts = 0
         worker.on_message = self._on_message
         worker.on_change = self._on_change
 
@@ -106,7 +107,8 @@ class NodeSampler:
         self._readings.show_pending(status)
         if status.state == "stuck":
             self._on_stuck(status)
-        elif status.state == "backoff":
+        if status.restarts != self._restarts:
+            self._restarts = status.restarts
             self._pace.wake()
 
     def _on_stuck(self, status: WorkerStatus) -> None:
