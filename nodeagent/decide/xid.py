@@ -238,6 +238,8 @@ class _Work:
         key = record_key(event.pci_address, event.number)
         at = self._instant(event.at_seconds)
         record = self.records.get(key)
+        if record is not None and record.cleared is not None and not is_after(at, record.last, self._now):
+            return  # a line from before the cure, delivered again
         if record is None or not standing(record):
             record = self._opened(event, at, record)
         elif _is_lesser(event, record):
@@ -257,9 +259,11 @@ class _Work:
         episodes = before.episodes if before is not None and not before.injected else ()
         if before is not None and self._restarts_repeat(before, event):
             episodes = ()
+        if before is None or not episodes or self._is_new_episode(before, at):
+            episodes = with_episode(episodes, at, self._now)
         return XidRecord(
             pci_address=event.pci_address, number=event.number, node_class=NodeClass.CHECK,
-            first=at, last=at, episodes=with_episode(episodes, at, self._now),
+            first=at, last=at, episodes=episodes,
             held=row is not None and row.hold_seconds > 0,
         )
 

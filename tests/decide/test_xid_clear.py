@@ -225,3 +225,11 @@ def test_cleared_fault_that_comes_back_counts_its_past() -> None:
     found = record(memory, 79)
     assert (found.node_class, found.count, len(found.episodes), found.cleared) == ("vendor", 1, 2, None)
     assert found.first == instant(T + 5 * DAY)
+
+
+@pytest.mark.parametrize("again_at", [T - 30, T])
+def test_line_from_before_the_cure_is_no_new_occurrence(again_at: float) -> None:
+    """A restart that reads an old line again neither raises the fault nor counts it as a repeat."""
+    memory = clear(with_gpu(fold(Memory(), line(REBOOT, T)), **RESET_SEEN), T + 60, REACHED)
+
+    assert fold(memory, line(REBOOT, again_at), at=T + 90).xids == memory.xids
