@@ -89,11 +89,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser, commands = build_parser()
     args, unknown = parser.parse_known_args(list(argv))
     if unknown:
-        known = commands[args.command]
-        first = unknown[0]
+        name = " ".join(word for word in (args.command, getattr(args, "verb", "")) if word)
+        known, first = commands[name], unknown[0]
         if not first.startswith("-"):
-            known.error(f"{args.command} takes no argument {_quoted(first)}")
-        known.error(f"unknown option {_quoted(first)} for {args.command}{_near(first, known.options())}")
+            known.error(f"{name} takes no argument {_quoted(first)}")
+        known.error(f"unknown option {_quoted(first)} for {name}{_near(first, known.options())}")
     args.config = getattr(args, "config", None)
     args.socket = getattr(args, "socket", None)
     return args
@@ -122,8 +122,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     commands["explain"].add_argument(
         "what", metavar="WHAT", nargs="+", help="a check id, `xid 79` or `sxid 12028`"
     )
-    _add_gpu(commands["gpu"])
-    _add_config(commands["config"])
+    commands |= _add_gpu(commands["gpu"], common)
+    commands |= _add_config(commands["config"], common)
     return parser, commands
 
 
@@ -135,24 +135,29 @@ def _add_look(parser: _Parser) -> None:
     )
 
 
-def _add_gpu(parser: _Parser) -> None:
+def _add_gpu(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    release = verbs.add_parser("release", help="let go of every GPU so that it can be reset")
+    release = verbs.add_parser(
+        "release", parents=[common], help="let go of every GPU so that it can be reset"
+    )
     release.add_argument(
         "--for", metavar="TIME", dest="for_seconds", type=duration_seconds, help="90s, 15m, 1h30m"
     )
-    verbs.add_parser("resume", help="open the GPUs again")
-    repaired = verbs.add_parser("repaired", help="say that a GPU or NVSwitch was repaired")
+    resume = verbs.add_parser("resume", parents=[common], help="open the GPUs again")
+    repaired = verbs.add_parser("repaired", parents=[common], help="say that a GPU or NVSwitch was repaired")
     repaired.add_argument("target", metavar="TARGET", help="PCI address, like 0000:4e:00.0")
     repaired.add_argument("--reason", metavar="TEXT", required=True, help="who repaired what")
+    return {"gpu release": release, "gpu resume": resume, "gpu repaired": repaired}
 
 
-def _add_config(parser: _Parser) -> None:
+def _add_config(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    show = verbs.add_parser("show", help="the configuration in force, as TOML")
+    show = verbs.add_parser("show", parents=[common], help="the configuration in force, as TOML")
+    check = verbs.add_parser("check", parents=[common], help="judge the files without touching the agent")
     show.add_argument("--sources", action="store_true", help="where each value comes from")
-    for verb in (show, verbs.add_parser("check", help="judge the files without touching the agent")):
+    for verb in (show, check):
         verb.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="one JSON object")
+    return {"config show": show, "config check": check}
 
 
 def duration_seconds(text: str) -> float:

@@ -99,7 +99,7 @@ class Reader:
     def settings(self) -> Settings:
         """Return the merged values; only called when there is no problem."""
         built = {name: kind(**self._values[name]) for name, kind in self._sections.items()}
-        checks = {check_id: _check_settings(keys) for check_id, keys in sorted(self._checks.items())}
+        checks = {check_id: _check_settings(keys) for check_id, keys in sorted(self._checks.items()) if keys}
         return Settings(checks=checks, **built)  # type: ignore[arg-type]  # the annotations named the types
 
     def judge_holds(self) -> None:

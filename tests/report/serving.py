@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nodeagent.report import schema, status
+from nodeagent.report.given import ReportInput
 from nodeagent.report.server import BadRequest, CommandAnswer, ListenProblem, ServerLimits, StatusServer
 from nodeagent.signals import GpuCommand
 
@@ -67,6 +69,29 @@ class FakeSurface:
         """Obey but for one target."""
         self.asked.append(command)
         return CommandAnswer(ok=command.target != "gone", sentence="done")
+
+
+class SceneSurface(FakeSurface):
+    """Answers with the real reports of a scripted node."""
+
+    def __init__(self, scene: ReportInput) -> None:
+        """Hold the scene."""
+        super().__init__()
+        self.scene = scene
+
+    def status_json(self) -> bytes:
+        """The scene's status report."""
+        return schema.encode(status.build_status(self.scene))
+
+    def history_json(self, since_seconds: float | None) -> bytes:
+        """The scene's history."""
+        self.asked.append(since_seconds)
+        return schema.encode(status.build_history(self.scene, since_seconds=since_seconds))
+
+    async def check_now(self, ids: tuple[str, ...]) -> bytes:
+        """The scene's rows."""
+        self.asked.append(ids)
+        return schema.encode(status.build_check(self.scene, ids))
 
 
 class Served:
