@@ -69,7 +69,7 @@ class KernelLog:
         self._first_sequence: int | None = None
         self._records = self._lost = self._refused = self._malformed = self._reopened = 0
         self._errors_in_a_row = 0
-        self._unsaid_lost = 0
+        self._unsaid_lost = self._said_refused = 0
         self._overrun = False
         self._backfilled = False
         self._live = False
@@ -195,7 +195,7 @@ class KernelLog:
     def _flush_when_due(self) -> float:
         """Hand over what is due; seconds until the next hand-over."""
         waited_seconds = self._clock.monotonic_seconds() - self._flushed_seconds
-        waiting = bool(self._coalescer) or self._unsaid_lost > 0
+        waiting = bool(self._coalescer) or self._unsaid_lost > 0 or self._refused > self._said_refused
         due_seconds = FLUSH_SECONDS if waiting else HEARTBEAT_SECONDS
         if waited_seconds >= due_seconds or self._coalescer.is_full:
             self._flush()
@@ -210,6 +210,7 @@ class KernelLog:
         if self._unsaid_lost:
             self._inbox.put(KernelLogGap(lost_records=self._unsaid_lost, at_seconds=now_seconds))
             self._unsaid_lost = 0
+        self._said_refused = self._refused
         self._board.put(SIGNAL, NODE, KernelLogStatus(
             sequence=self._sequence, records=self._records, lost_records=self._lost,
             refused_records=self._refused, reopened=self._reopened, backfilled=self._backfilled,
