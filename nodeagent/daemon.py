@@ -111,9 +111,10 @@ class Daemon:
             )
         ]
         await self._first_look()
+        self._surface.is_ready = True
         tasks.append(asyncio.create_task(self._keep("cycle", self._run_cycles), name="cycle"))
         if not self._stop.is_set():
-            await self._until_ready()
+            await self._until_first_cycle()
             taken_seconds = round(time.monotonic() - began_seconds, 1)
             self._tell_ready(taken_seconds)
         await self._stop.wait()
@@ -127,10 +128,9 @@ class Daemon:
         for task in (looking, stopping):
             task.cancel()
 
-    async def _until_ready(self) -> None:
+    async def _until_first_cycle(self) -> None:
         while self._cycle.number == 0 and not self._stop.is_set():
             await asyncio.sleep(0.02)
-        self._surface.is_ready = True
 
     def _tell_ready(self, taken_seconds: float) -> None:
         report = self._report()

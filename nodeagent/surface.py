@@ -97,8 +97,8 @@ class AgentSurface:
         return self._clock.monotonic_seconds() - then.monotonic_seconds < HEALTHY_SECONDS
 
     def ready(self) -> bool:
-        """True once every signal was tried."""
-        return self.is_ready
+        """True once every signal was tried and judged."""
+        return self.is_ready and self._given is not None and self._given.decision is not None
 
     async def check_now(self, ids: tuple[str, ...]) -> bytes:
         """Read now, judge, answer the rows of `ids` (all when empty)."""
