@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli import main
-from nodeagent.cli_explain import find
 from nodeagent.cli_page import load_page, parse_page
+from nodeagent.cli_record import xid_record
 from nodeagent.config import Loaded
 from nodeagent.decide.registry import registry
 from nodeagent.report.server import StatusServer
@@ -71,7 +71,7 @@ def test_every_known_number_is_explained() -> None:
     table, loaded = load_xid_table(), Loaded(settings=Settings(), sources={}, files=())
 
     for number in (*table.xids, *table.sxids):
-        record = find(str(number), loaded)
+        record = xid_record("", number, loaded, registry()["xid"], table)
         labels = [label for label, _ in record.facts]
         assert record.fields["known"] is True
         assert record.number == number
