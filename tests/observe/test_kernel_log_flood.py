@@ -103,7 +103,8 @@ def test_equal_events_of_a_minute_become_one() -> None:
 @pytest.mark.parametrize(
     "other",
     [event(48), event(node_class="reset"), event(injected=True), event(recovery_text="None"),
-     event(caused_by=13), event(detail="GPC 1"), SxidEvent(pci_address="0000:4e:00.0", number=79, at_seconds=0.0, fatal=True)],
+     event(caused_by=13), event(detail="GPC 1"),
+     SxidEvent(pci_address="0000:4e:00.0", number=79, at_seconds=0.0, fatal=True)],
 )
 def test_events_that_differ_in_what_they_mean_stay_apart(other: XidEvent | SxidEvent) -> None:
     """Whatever a class or a link depends on is never merged away."""
