@@ -21,8 +21,6 @@ _NVLINK5 = frozenset(range(144, 151))
 _NVLINK_BEFORE_5 = 74
 _ENGINE_EXCEPTION = 13
 _CLEANUP = 45
-_NAME_CHARACTERS = 15
-"""Longest process name the kernel keeps."""
 
 _FLAGS = re.DOTALL | re.ASCII
 _ADDRESS = r"(?:PCI:)?(?P<pci>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
@@ -33,6 +31,7 @@ _SXID = re.compile(
 _GPU_LINE = re.compile(rf"NVRM: (?:The NVIDIA )?GPU (?:at )?{_ADDRESS}(?P<rest>[:\s].*)\Z", _FLAGS)
 _SXID_WORDS = re.compile(r"(?:(?P<severity>Fatal|Non-fatal)(?:, |$))?(?:Link (?P<link>\d{1,4})\b)?", re.ASCII)
 _SXID_DATA = re.compile(r"Severity \d|Data \{|Engine instance \d", re.ASCII)
+# Longer than the 15 characters that the kernel keeps of a process name, so no name can hold it.
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,4})\b", re.ASCII)
 _UNIT = re.compile(r"Exception on \(?(?P<unit>GPC \d{1,3}, TPC \d{1,3})\b", re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -81,7 +80,7 @@ def _xid_event(
     number = int(match["number"])
     rest = match["rest"].strip()
     decoded = _decode(number, rest, table, driver_version)
-    caused_by = _CAUSED_BY.search(_after_name(rest)) if number == _CLEANUP else None
+    caused_by = _CAUSED_BY.search(rest) if number == _CLEANUP else None
     return XidEvent(
         source="kernel",
         pci_address=normalise_pci_address(match["pci"]),
@@ -107,16 +106,6 @@ def _decode(number: int, rest: str, table: XidTable, driver_version: str) -> Dec
         unit = _UNIT.search(rest)
         return Decoded(detail=f"{table.meaning(number)} at {unit['unit']}" if unit else "")
     return Decoded()
-
-
-def _after_name(rest: str) -> str:
-    """What follows the process name. The name may hold commas itself, so everything up to the last
-    comma that a name of the greatest length could hold is given up with it."""
-    before, found, after = rest.partition("name=")
-    if not found:
-        return before
-    end = after.rfind(", ", 0, _NAME_CHARACTERS + 2)
-    return after[end + 2:] if end >= 0 else after[_NAME_CHARACTERS:]
 
 
 def _sxid_event(match: re.Match[str], text: str, at_seconds: float) -> SxidEvent | None:

@@ -69,10 +69,11 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
 class DescriptorSource:
     """Records from an open descriptor, one per read: /dev/kmsg, a datagram socket, a packet pipe."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, record_bytes: int = RECORD_BYTES) -> None:
+        """Take the descriptor over. `record_bytes` is the room for one record at first."""
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
-        self._record_bytes = RECORD_BYTES
+        self._record_bytes = record_bytes
 
     def fileno(self) -> int:
         """The descriptor."""

@@ -150,6 +150,13 @@ def test_109_acts_after_its_window_unless_the_driver_sees_nothing_to_do(
     assert (found.node_class, found.held, found.cleared) == (node_class, held, None)
 
 
+def test_109_waits_for_its_window_even_where_application_faults_end_sooner() -> None:
+    """`app_seconds = 10` must not let a held fault slip away before it was judged."""
+    memory = clear(fold(Memory(), line("109, x", T)), T + 30, HEARD, limits={"app_seconds": 10.0})
+
+    assert standing(memory) == {109: NodeClass.APP}
+
+
 def test_109_resolved_and_back_again_acts() -> None:
     """What was the application's affair once is not twice in ten minutes."""
     memory = clear(fold(Memory(), line("109, x", T)), T + 60, HEALTHY)

@@ -102,6 +102,14 @@ def test_999_of_one_gpu_is_not_explained_by_another() -> None:
     assert record(memory, 999, "0000:5e:00.0").node_class is NodeClass.CHECK
 
 
+@pytest.mark.parametrize("kernel_at", [T - 6.0, T + 6.0])
+def test_999_is_not_explained_by_a_line_of_another_time(kernel_at: float) -> None:
+    """Six seconds away is another fault: both stand."""
+    memory = fold(Memory(), line("13, x", kernel_at), nvml(999, T), at=T + 7)
+
+    assert standing(memory) == {13: NodeClass.APP, 999: NodeClass.CHECK}
+
+
 def test_nvml_number_that_must_be_decoded_waits_for_its_line() -> None:
     """149 by NVML may be harmless or fatal; the line decides, and no warning flaps meanwhile."""
     memory = fold(Memory(), nvml(149, T), at=T + 1)
@@ -297,7 +305,9 @@ def test_162_clears_163() -> None:
     memory = fold(Memory(), line("163, x", T), line("162, x", T + 10))
 
     assert record(memory, 163).cleared_by == "xid 162"
-    assert 163 in standing(fold(memory, line("163, x", T + 20)))
+    again = fold(memory, line("163, x", T + 20))
+    assert 163 in standing(again)
+    assert len(record(again, 163).episodes) == 1
 
 
 def test_injected_line_is_kept_but_never_stands() -> None:

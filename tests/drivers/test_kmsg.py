@@ -101,6 +101,17 @@ def test_datagram_sockets_are_sources(kind: socket.SocketKind) -> None:
     source.close()
 
 
+def test_record_that_does_not_fit_makes_room_for_the_next() -> None:
+    """EINVAL is what /dev/kmsg and an eventfd answer to a buffer that is too small."""
+    source = DescriptorSource(os.eventfd(1), record_bytes=4)
+    with pytest.raises(OSError) as raised:
+        source.read()
+
+    assert raised.value.errno == errno.EINVAL
+    assert len(source.read()) == 8
+    source.close()
+
+
 def test_closed_source_says_so_and_closes_once(packets: tuple[DescriptorSource, int]) -> None:
     """Closing twice closes no other file; reading after it is EBADF."""
     source, _ = packets
