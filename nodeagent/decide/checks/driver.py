@@ -1,7 +1,8 @@
 """`driver.stuck`: can the agent talk to the NVIDIA driver at all, and if not, whose fault is it?
 
 A hung call was already counted by the worker's own deadlines, so it needs no further hold. The other
-causes look the same as a driver upgrade under way and are held for minutes. When the agent alone lost
+causes look the same as a driver upgrade under way and are held for minutes: by the clock, because a
+worker that cannot start is asked ever more rarely, so that polls say little. When the agent alone lost
 its access, the driver is unknown, never bad.
 """
 
@@ -65,8 +66,13 @@ def _failed(given: CheckInput, worker: WorkerStatus, reading: Reading) -> Findin
     pci = given.value("gpu.pci", NODE)
     on_bus = f"; the PCI bus shows {len(pci.addresses)} GPUs" if isinstance(pci, PciGpus) else ""
     detail = f": {worker.error_detail}" if worker.error_detail else ""
+    hold = given.memory.holds.get(f"{CHECKS[0].id}|{NODE}")
+    seconds = given.snapshot.now.age_seconds(hold.since) if hold is not None else 0.0
+    limit_seconds = given.limits["unusable_seconds"]
     return bad(
-        NODE, reading, f"{sentence}{detail}{on_bus}", value=cause, node_class=node_class, cause=cause,
+        NODE, reading, f"{sentence}{detail}{on_bus}", value=f"{cause}, {seconds:.0f} s",
+        limit=f"{limit_seconds:g} s", node_class=node_class, cause=cause,
+        immediate=hold is not None and hold.state is State.PENDING and seconds >= limit_seconds,
     )
 
 
@@ -84,9 +90,13 @@ CHECKS = (
                 name="pending_seconds", unit="s", default=10.0,
                 meaning="A call in flight for longer shows as pending; the worker's deadlines make it stuck.",
             ),
+            Limit(
+                name="unusable_seconds", unit="s", default=300.0,
+                meaning="Any other cause is raised after this time; a driver upgrade begins like one.",
+            ),
         ),
-        # A driver upgrade takes minutes: 20 polls are 5 minutes. A driver that answers is its own proof.
-        hold=HoldRule(bad_polls=20, of_polls=20, proof="reads"),
+        # Time raises, not polls: see above. A driver that answers again is its own proof.
+        hold=HoldRule(bad_polls=100, of_polls=100, proof="reads"),
         common_cause="driver",
     ),
 )

@@ -3,9 +3,10 @@
 from typing import Any
 
 from nodeagent.errors import ErrorKind
-from nodeagent.model import NodeClass
+from nodeagent.memory import Hold, Memory
+from nodeagent.model import NodeClass, State
 from nodeagent.signals import PciGpus, Unread, WorkerStatus
-from tests.decide.build import GPU, UPTIME_SECONDS, Case, bad, not_applicable, ok, unknown
+from tests.decide.build import BOOT, GPU, UPTIME_SECONDS, Case, bad, not_applicable, now, ok, unknown
 
 SIGNAL = "worker.nvml"
 
@@ -23,6 +24,13 @@ def worker(state: str = "idle", *, pending_seconds: float | None = None, **more:
 def failed(kind: ErrorKind, cause: str, state: str = "idle") -> WorkerStatus:
     """A worker whose last read-all failed as a whole."""
     return worker(state, error_kind=kind, error_cause=cause, error_detail="NVML said so")
+
+
+def bad_for(seconds: float) -> Memory:
+    """Memory in which this check has been pending for so long."""
+    since = now(UPTIME_SECONDS - seconds).at
+    hold = Hold(state=State.PENDING, since=since, node_class=NodeClass.REBOOT, polls="b")
+    return Memory(boot_id=BOOT, holds={"driver.stuck|node": hold})
 
 
 CASES = (
@@ -70,6 +78,25 @@ CASES = (
         name="library and module differ",
         readings={SIGNAL: failed(ErrorKind.INVALID, "mismatch")},
         want=bad(node_class=NodeClass.REBOOT, cause="mismatch", says="NVML said so", immediate=False),
+    ),
+    Case(
+        name="a mismatch not yet held for long enough",
+        readings={SIGNAL: failed(ErrorKind.INVALID, "mismatch")},
+        memory=bad_for(299.0),
+        want=bad(value="mismatch, 299 s", limit="300 s", immediate=False),
+    ),
+    Case(
+        name="a mismatch held for long enough is raised at once",
+        readings={SIGNAL: failed(ErrorKind.INVALID, "mismatch")},
+        memory=bad_for(300.0),
+        want=bad(value="mismatch, 300 s", immediate=True),
+    ),
+    Case(
+        name="a configured time",
+        readings={SIGNAL: failed(ErrorKind.BUSY, "not_ready")},
+        memory=bad_for(60.0),
+        limits={"unusable_seconds": 60.0},
+        want=bad(limit="60 s", immediate=True),
     ),
     Case(
         name="not ready",
