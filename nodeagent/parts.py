@@ -38,6 +38,7 @@ class Parts:
         self.checks: Mapping[str, Check] = registry()
         self.table: XidTable = load_xid_table()
         self.settings = settings
+        self._released = memory.release is not None
         gpu = settings.gpu
         self.nvml_worker = Worker(
             "nvml", python_module("nodeagent.drivers.nvml"), clock,
@@ -75,7 +76,12 @@ class Parts:
         self.gpus.set_wanted(gpu_wanted(self.settings, snapshot_readings))
 
     async def first_look(self, deadline_seconds: float = FIRST_LOOK_SECONDS) -> None:
-        """Return when every signal was tried once, or at the deadline: a hung call is no excuse."""
+        """Return when every signal was tried once, or at the deadline: a hung call is no excuse.
+
+        A release of NVML that an earlier run was asked for stands: nothing is loaded meanwhile.
+        """
+        if self._released:
+            await self.gpus.release()
         end_seconds = self.clock.monotonic_seconds() + deadline_seconds
         while self.clock.monotonic_seconds() < end_seconds:
             self.update_wanted()

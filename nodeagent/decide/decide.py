@@ -58,8 +58,9 @@ def decide(
     memory = gpus.remember(memory, snapshot)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
-    memory, told = release.step(memory, snapshot, settings, families)
+    memory, told = release.step(memory, snapshot, settings)
     memory, rows, transitions = _judge(settings, snapshot, memory, checks)
+    memory, released = release.by_itself(memory, snapshot, settings, families)
     known = memory.verdict
     word, memory = verdict.node_verdict(memory, rows, now)
     linked = functools.partial(xid.linked_numbers, table)
@@ -72,6 +73,7 @@ def decide(
         notices=(
             *notices,
             *told,
+            *released,
             *_event_notices(snapshot),
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),

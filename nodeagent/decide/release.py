@@ -13,7 +13,7 @@ from nodeagent.decide import holds
 from nodeagent.decide.taints import HARDWARE_FAMILIES
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import Memory, Release
-from nodeagent.model import NODE, Notice, Now, Op, Plan
+from nodeagent.model import NODE, Notice, Now, Op, Plan, State
 from nodeagent.settings import Settings
 from nodeagent.signals import (
     GpuCommand,
@@ -31,22 +31,21 @@ AUTO_PAUSE_SECONDS = 120.0
 """Reading time between two own releases: several polls."""
 FRESH_SECONDS = 60.0
 OP_DEADLINE_SECONDS = 30.0
+COUNTERS = ("gpu.recovery_action", "gpu.ecc", "gpu.row_remap")
+"""Signals by which a reset is seen."""
 
 
 def step(
-    memory: Memory, snapshot: Snapshot, settings: Settings, families: dict[str, str]
+    memory: Memory, snapshot: Snapshot, settings: Settings
 ) -> tuple[Memory, tuple[Notice, ...]]:
-    """Take in commands, end what is over, begin what is due. `families`: check id -> family."""
+    """Take in commands and end what is over."""
     notices: list[Notice] = []
     for event in snapshot.events:
         if isinstance(event, GpuCommand):
             memory, told = _commanded(memory, event, snapshot.now, settings)
             notices.extend(told)
     memory, told = _expired(memory, snapshot.now)
-    notices.extend(told)
-    memory, told = _by_itself(memory, snapshot, settings, families)
-    notices.extend(told)
-    return memory, tuple(notices)
+    return memory, (*notices, *told)
 
 
 def _commanded(
@@ -89,34 +88,55 @@ def _expired(memory: Memory, now: Now) -> tuple[Memory, list[Notice]]:
     return _resumed(memory, now, "the release has ended")
 
 
-def _by_itself(
+def by_itself(
     memory: Memory, snapshot: Snapshot, settings: Settings, families: dict[str, str]
-) -> tuple[Memory, list[Notice]]:
+) -> tuple[Memory, tuple[Notice, ...]]:
+    """Begin a release that nobody asked for, once this cycle is judged. `families`: check id -> family."""
     now = snapshot.now
     due = now.at.monotonic_seconds >= memory.auto_release_not_before_seconds
     if not settings.gpu.auto_release or memory.release is not None or not due:
-        return memory, []
-    if not _cure_wanted(memory, families) or not _idle(snapshot):
-        return memory, []
+        return memory, ()
+    fault_seconds = _newest_fault_seconds(memory, families)
+    if fault_seconds is None or not _idle(snapshot) or not _read_since(snapshot, fault_seconds):
+        return memory, ()
     release = Release(
         since=now.at, until_seconds=now.at.monotonic_seconds + AUTO_RELEASE_SECONDS,
         reason="the verdict asks for a cure and no compute process is left", by_operator=False,
     )
     notice = Notice(event="gpu_released",
                     fields={"reason": release.reason, "duration_seconds": AUTO_RELEASE_SECONDS})
-    return msgspec.structs.replace(memory, release=release), [notice]
+    return msgspec.structs.replace(memory, release=release), (notice,)
 
 
-def _cure_wanted(memory: Memory, families: dict[str, str]) -> bool:
-    """True when a raised GPU fault needs a cure that has not been seen yet."""
+def _newest_fault_seconds(memory: Memory, families: dict[str, str]) -> float | None:
+    """CLOCK_MONOTONIC of the newest raised GPU fault that needs a cure not seen yet.
+
+    None without one, and while another fault is still being counted: it is read until it is known.
+    """
+    newest_seconds: float | None = None
     for key, hold in memory.holds.items():
         check_id, _, target = key.partition("|")
-        hardware = families.get(check_id) in HARDWARE_FAMILIES
-        if not hardware or not holds.is_raised(hold) or not hold.node_class.taints:
+        if families.get(check_id) not in HARDWARE_FAMILIES or target == NODE:
             continue
-        if target != NODE and hold.good_polls == 0:
-            return True
-    return False
+        if hold.state is State.PENDING:
+            return None
+        if holds.is_raised(hold) and hold.node_class.taints and hold.good_polls == 0:
+            this_boot = hold.since.boot_id == memory.boot_id
+            since_seconds = hold.since.monotonic_seconds if this_boot else 0.0
+            newest_seconds = max(since_seconds, newest_seconds or 0.0)
+    return newest_seconds
+
+
+def _read_since(snapshot: Snapshot, fault_seconds: float) -> bool:
+    """True when every counter that can show a reset was read after the fault.
+
+    What it read before the fault could look the same after a reset: the reset would never be seen.
+    """
+    return all(
+        reading.read_at_seconds > fault_seconds
+        for key, reading in snapshot.readings.items()
+        if key.signal in COUNTERS
+    )
 
 
 def _idle(snapshot: Snapshot) -> bool:
