@@ -15,6 +15,7 @@ from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.xid_table import XidTable
+from nodeagent.errors import ErrorKind
 from nodeagent.memory import Memory, VerdictMemory
 from nodeagent.model import (
     NODE,
@@ -37,6 +38,8 @@ from nodeagent.signals import (
     Reading,
     SignalKey,
     Snapshot,
+    Unread,
+    WorkerStatus,
 )
 
 READ_THROUGH_RELEASE = frozenset({"xid"})
@@ -106,7 +109,7 @@ def _judge(
     rows: list[CheckRow] = []
     transitions: list[Transition] = []
     after = msgspec.structs.replace(memory, holds={}, unknown={}, last_poll_seconds={})
-    is_gpu_node = gpu_wanted(settings, snapshot.readings)
+    is_gpu_node = gpu_wanted(settings, snapshot.readings, remembered=bool(memory.gpus))
     for check in _parents_first(checks):
         if not settings.check(check.id).enabled:
             continue
@@ -138,15 +141,28 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
     return run_check(check, given)
 
 
-def gpu_wanted(settings: Settings, readings: Mapping[SignalKey, Reading]) -> bool:
-    """True when GPU checks apply: by order, or because bus or driver show an NVIDIA GPU."""
+def gpu_wanted(
+    settings: Settings, readings: Mapping[SignalKey, Reading], *, remembered: bool = False
+) -> bool:
+    """True when GPU checks apply: by order, or because bus or driver show an NVIDIA GPU.
+
+    While the bus cannot be read it stays as it was: an NVML worker that is wanted goes on, and GPUs
+    that Memory knows (`remembered`) are judged.
+    """
     if settings.gpu.enabled != "auto":
         return settings.gpu.enabled == "true"
     bus = readings.get(SignalKey("gpu.pci", NODE))
     if bus is not None and isinstance(bus.value, PciGpus) and bus.value.addresses:
         return True
     driver = readings.get(SignalKey("gpu.kernel_driver", NODE))
-    return driver is not None and isinstance(driver.value, KernelDriver)
+    if driver is not None and isinstance(driver.value, KernelDriver):
+        return True
+    no_bus = bus is not None and isinstance(bus.value, Unread) and bus.value.kind is ErrorKind.ABSENT
+    if no_bus or (bus is not None and isinstance(bus.value, PciGpus)):
+        return False
+    worker = readings.get(SignalKey("worker.nvml", NODE))
+    at_work = worker is not None and isinstance(worker.value, WorkerStatus) and worker.value.state != "absent"
+    return remembered or at_work
 
 
 def _parents_first(checks: Mapping[str, Check]) -> list[Check]:

@@ -13,6 +13,7 @@ from nodeagent.signals import (
     GpuProcesses,
     KernelDriver,
     KubeletHealth,
+    PciGpus,
     RecoveryAction,
     WorkerStatus,
 )
@@ -309,3 +310,38 @@ def test_a_full_disk_that_is_unmounted_is_no_fault_any_more() -> None:
     world.put({"disk.usage@/data": None})
     world.run(30)
     assert world.raised() == set()
+
+
+def test_a_bus_that_cannot_be_read_hides_no_gpu() -> None:
+    """With the host's reads gone nobody knows of a GPU by the bus, but its faults are judged as before."""
+    world = World()
+    world.run(60)
+    world.put(unread(ErrorKind.TIMEOUT, "gpu.pci", "gpu.kernel_driver"))
+    world.put({f"gpu.ecc@{GPU_A}": ecc(2)})
+    world.xid(79, GPU_B)
+    world.run(60)
+
+    assert world.raised() == {f"ecc.uncorrected|{GPU_A}", f"xid|{GPU_B}"}
+    assert world.state("gpu.count") is State.UNKNOWN
+
+
+def test_a_restart_beside_an_unread_bus_still_knows_its_gpus() -> None:
+    """What the state file remembers of GPUs is enough to go on judging what the kernel log says."""
+    world = World()
+    world.run(60)
+    world.restart()
+    world.values = {"kernel_log": world.values["kernel_log"]}
+    world.xid(79, GPU_B)
+    world.cycle()
+
+    assert world.taints() == ["gpu-unhealthy=xid"]
+
+
+def test_a_bus_without_gpus_needs_no_nvml() -> None:
+    """A node that shows no NVIDIA device has no GPU checks, and that is no unknown."""
+    world = World()
+    world.put(dict.fromkeys(of_gpus(world.values)), gpu__pci=PciGpus(addresses=()))
+    world.put(unread(ErrorKind.ABSENT, "gpu.kernel_driver"), worker__nvml=WorkerStatus(state="absent"))
+    world.run(60)
+
+    assert (world.state("ecc.uncorrected"), world.decision.verdict.state) == (State.NOT_APPLICABLE, State.OK)
