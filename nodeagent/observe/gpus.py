@@ -94,11 +94,8 @@ class GpuSampler:
     # ------------------------------------------------------------------ parking
 
     async def _park(self) -> None:
-        try:
-            await self._worker.park("released" if self._released else "absent")
-        finally:
-            self._readings.forget()
-            self._on_change()
+        self._readings.forget()
+        await self._worker.park("released" if self._released else "absent")
 
     async def _park_quietly(self) -> None:
         with contextlib.suppress(DriverError):
@@ -168,6 +165,8 @@ class GpuSampler:
 
     def _on_change(self) -> None:
         status = self._worker.status
+        if status.state in ("released", "absent"):
+            self._readings.forget()
         self._board.put(STATUS_SIGNAL, NODE, self._shown(status))
         self._readings.show_pending(status)
         if status.state == "stuck":

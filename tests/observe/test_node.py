@@ -151,7 +151,7 @@ def test_a_named_dead_mount_is_shown_and_then_left_alone(tmp_path: Path) -> None
 
 @needs_fuse
 def test_a_worker_that_cannot_be_killed_stays_alone(tmp_path: Path) -> None:
-    """Killed in vain while it sleeps uninterruptibly, it is shown as stuck, and only its end brings another."""
+    """Killed in vain in uninterruptible sleep, it is shown as stuck, and only its end brings another."""
     before = child_processes()
 
     async def main(rig: Rig) -> None:

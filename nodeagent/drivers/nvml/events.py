@@ -91,7 +91,7 @@ class EventThreads:
         timeout_milliseconds = WAIT_MILLISECONDS
         try:
             for _ in range(_DRAIN_LIMIT):
-                data = pynvml.nvmlEventSetWait(event_set, timeout_milliseconds)
+                data = pynvml.nvmlEventSetWait_v2(event_set, timeout_milliseconds)
                 timeout_milliseconds = 0
                 if data.eventType == pynvml.nvmlEventTypeXidCriticalError:
                     seen[data.eventData, data.gpuInstanceId, data.computeInstanceId] += 1

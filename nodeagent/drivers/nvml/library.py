@@ -14,7 +14,7 @@ import pynvml
 
 from nodeagent.errors import DriverError, ErrorKind
 
-UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 RESET_REQUIRED = pynvml.NVML_ERROR_RESET_REQUIRED
 UNINITIALIZED = pynvml.NVML_ERROR_UNINITIALIZED
 
@@ -92,7 +92,7 @@ class Library:
             raise NvmlFailure(error.value, target, name) from error
         except pynvml.NVMLError as error:
             raise NvmlFailure(error.value, target, name) from error
-        except AttributeError as error:
+        except (AttributeError, pynvml.NVMLLibraryMismatchError) as error:
             self._missing.add(name)
             raise NvmlFailure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, target, name) from error
         except (ValueError, TypeError, ctypes.ArgumentError) as error:

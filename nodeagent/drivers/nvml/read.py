@@ -15,7 +15,13 @@ from msgspec import Struct
 
 from nodeagent import wire
 from nodeagent.child import Channel
-from nodeagent.drivers.nvml.library import RESET_REQUIRED, UNINITIALIZED, Library, NvmlFailure
+from nodeagent.drivers.nvml.library import (
+    FUNCTION_NOT_FOUND,
+    RESET_REQUIRED,
+    UNINITIALIZED,
+    Library,
+    NvmlFailure,
+)
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.signals import (
@@ -104,7 +110,7 @@ class NvmlReader:
         """The GPU of that index; one that gives no handle is known by its earlier address alone."""
         try:
             handle = self._library.call("nvmlDeviceGetHandleByIndex", f"GPU {index}", index)
-            info = self._library.call("nvmlDeviceGetPciInfo", f"GPU {index}", handle)
+            info = self._library.call("nvmlDeviceGetPciInfo_v3", f"GPU {index}", handle)
             address = normal_address(info.busId)
         except DriverError as error:
             earlier, device_id = self._addresses.get(index, (known.get(index, ""), None))
@@ -210,7 +216,12 @@ class NvmlReader:
 
     def _processes(self, gpu: Gpu) -> GpuProcesses:
         name = "nvmlDeviceGetComputeRunningProcesses"
-        return GpuProcesses(count=len(self._library.call(name, gpu.pci_address, gpu.handle)))
+        try:
+            return GpuProcesses(count=len(self._library.call(f"{name}_v3", gpu.pci_address, gpu.handle)))
+        except NvmlFailure as failure:
+            if failure.code != FUNCTION_NOT_FOUND:
+                raise
+        return GpuProcesses(count=len(self._library.call(f"{name}_v2", gpu.pci_address, gpu.handle)))
 
     def _send(self, signal: str, target: str, noun: Any) -> None:
         self._channel.send(wire.value(signal, target, noun))
