@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -49,6 +48,11 @@ def prompt(*checks: str) -> dict[str, dict[str, Any]]:
     return {f'checks."{check}"': dict(rule) for check in checks}
 
 
+def quick_to_clear(*checks: str) -> dict[str, dict[str, Any]]:
+    """Sections in which these checks raise as they always do, and clear at the first proof."""
+    return {f'checks."{check}"': {"good_polls": 1, "minimum_seconds": 0} for check in checks}
+
+
 def toml(sections: Sections) -> str:
     """Sections as TOML; strings, numbers, booleans and lists of them."""
     lines = []
@@ -87,7 +91,7 @@ class Agent:
         self.kernel_log = KernelLog(directory / "kmsg")
         self.process: subprocess.Popen[bytes] | None = None
         self._pace_seconds = pace_seconds
-        self._prefix = list(prefix)
+        self.prefix = list(prefix)
         self._manager = self._listen()
         self._make_proc()
         self.configure(sections or {})
@@ -112,7 +116,7 @@ class Agent:
         self.kernel_log.replay()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._prefix, *self.command(), "run"], env=self.environment(),
+                [*self.prefix, *self.command(), "run"], env=self.environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )
         if wait:
@@ -237,12 +241,13 @@ class Agent:
                 if holds(status):
                     return status
             time.sleep(POLL_SECONDS)
-        shown = json.dumps({**status, "rows": faults(status)}, indent=1)
+        shown = json.dumps({**status, "rows": faults(status)})
         raise AssertionError(f"not within {deadline_seconds:g} s: {what}\n{shown}\n{self.log()}")
 
     def log(self) -> str:
-        """The end of what the daemon wrote."""
-        return self.log_path.read_text(errors="replace")[-6000:]
+        """The messages of the last lines that the daemon wrote."""
+        lines = self.log_path.read_text(errors="replace").splitlines()[-30:]
+        return "\n".join(_message(line) for line in lines)
 
     def workers(self) -> dict[str, int]:
         """Kind and pid of each worker process that status names."""
@@ -274,9 +279,10 @@ class Agent:
     def _make_proc(self) -> None:
         """A /proc of our own: the real one, plus the file that a loaded NVIDIA driver adds."""
         self.proc_root.mkdir()
-        for name in ("1", *(entry for entry in os.listdir("/proc") if not entry.isdecimal())):
-            if name != "driver":
-                (self.proc_root / name).symlink_to(f"/proc/{name}")
+        for entry in Path("/proc").iterdir():
+            name = entry.name
+            if name == "1" or not (name.isdecimal() or name == "driver"):
+                (self.proc_root / name).symlink_to(entry)
         self._write_driver_version(DRIVER)
 
     def _write_driver_version(self, version: str) -> None:
@@ -285,6 +291,13 @@ class Agent:
         banner = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Release Build\n"
         (folder / "version.new").write_text(banner)
         (folder / "version.new").replace(folder / "version")
+
+
+def _message(line: str) -> str:
+    with contextlib.suppress(ValueError):
+        said = json.loads(line)
+        return f"{said['timestamp']} {said['message']} {said.get('nodeagent_traceback', '')}"
+    return line
 
 
 def faults(status: Status) -> list[dict[str, Any]]:
