@@ -89,7 +89,10 @@ class GpuSampler:
     def resume(self) -> None:
         """End the release and read at once."""
         self._released = False
-        self._unpark()
+        if self._wanted:
+            self._unpark()
+        else:
+            self._parking = asyncio.create_task(self._park_quietly())
 
     # ------------------------------------------------------------------ parking
 
@@ -98,6 +101,8 @@ class GpuSampler:
         await self._worker.park("released" if self._released else "absent")
 
     async def _park_quietly(self) -> None:
+        if self._wanted and not self._released:
+            return  # wanted again before this task began
         with contextlib.suppress(DriverError):
             await self._park()
 

@@ -298,6 +298,27 @@ def test_gpus_that_are_not_wanted_are_left_alone(fake: FakeNvml) -> None:
         assert (rig.values(), fake.clients()) == ({}, [])
         rig.sampler.set_wanted(True)
         await rig.first_read()
+        rig.sampler.set_wanted(False)
+        rig.sampler.set_wanted(True)
+        await rig.good_read()
+
+    sampling(fake, main)
+
+
+def test_a_release_outlives_the_wish_for_gpus(fake: FakeNvml) -> None:
+    """Released stays released whatever is wanted meanwhile, and a resume obeys the latest wish."""
+
+    async def main(rig: GpuRig) -> None:
+        await rig.first_read()
+        await rig.sampler.release()
+        rig.sampler.set_wanted(False)
+        rig.sampler.set_wanted(True)
+        rig.sampler.set_wanted(False)
+        await asyncio.sleep(0.3)
+        assert (rig.shown.state, fake.clients()) == ("released", [])
+        rig.sampler.resume()
+        await until(lambda: rig.shown.state == "absent")
+        assert fake.clients() == []
 
     sampling(fake, main)
 
