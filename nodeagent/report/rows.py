@@ -59,7 +59,7 @@ def _all_lines(rows: Sequence[CheckStatus]) -> list[list[Span]]:
 def check_table(rows: Sequence[CheckStatus], *, width: int, verbose: bool) -> list[list[Span]]:
     """The table of `nodeagent check`: equal rows folded unless `verbose`, a sentence under what is wrong."""
     groups = [[row] for row in rows] if verbose else _group(rows, _looks)
-    head = ["CHECK", "TARGET", "STATE", "VALUE", "LIMIT", "HELD", "READ", "SOURCE"]
+    head = ["CHECK", "TARGET", "STATE", "VALUE", "LIMIT", "HELD", "READ", *(["SOURCE"] if verbose else [])]
     table = padded([head, *(_table_cells(group, verbose) for group in groups)])
     lines = [_table_line(table[0], "", width)]
     columns = UNCUT if verbose else width
@@ -169,5 +169,5 @@ def _table_cells(group: Group, verbose: bool) -> list[str]:
         "-" if unjudged else first.limit or "-",
         first.held or "-",
         duration(max(ages, default=None)),
-        first.source,
+        *([first.source] if verbose else []),
     ]
