@@ -21,7 +21,7 @@ from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.kernel_log import KernelLog
 from nodeagent.observe.node import NodeSampler
 from nodeagent.settings import Settings
-from nodeagent.signals import SignalKey
+from nodeagent.signals import KernelDriver, SignalKey
 from nodeagent.xid_data import load_xid_table
 
 FIRST_LOOK_SECONDS = 8.0
@@ -39,6 +39,7 @@ class Parts:
         self.table: XidTable = load_xid_table()
         self.settings = settings
         self._released = memory.release is not None
+        self._memory_at_start = memory
         gpu = settings.gpu
         self.nvml_worker = Worker(
             "nvml", python_module("nodeagent.drivers.nvml"), clock,
@@ -58,8 +59,15 @@ class Parts:
         )
         self.kernel_log = KernelLog(
             lambda: open_kmsg(settings.node.kernel_log), self.board, self.inbox, clock, self.table,
-            cursor=memory.kernel_log, driver_version=lambda: memory.driver_version,
+            cursor=memory.kernel_log, driver_version=self._driver_version,
         )
+
+    def _driver_version(self) -> str:
+        """The driver that prints the kernel log's lines: as the host shows it now, else as last known."""
+        reading = self.board.readings().get(SignalKey("gpu.kernel_driver", NODE))
+        if reading is not None and isinstance(reading.value, KernelDriver):
+            return reading.value.version
+        return self._memory_at_start.driver_version
 
     def _disk_paths(self, settings: Settings) -> tuple[str, ...]:
         check = self.checks.get("disk.full")
@@ -73,7 +81,8 @@ class Parts:
     def update_wanted(self) -> None:
         """Read NVML when GPU checks apply here, and not otherwise."""
         snapshot_readings = self.board.readings()
-        self.gpus.set_wanted(gpu_wanted(self.settings, snapshot_readings))
+        remembered = bool(self._memory_at_start.gpus)
+        self.gpus.set_wanted(gpu_wanted(self.settings, snapshot_readings, remembered=remembered))
 
     async def first_look(self, deadline_seconds: float = FIRST_LOOK_SECONDS) -> None:
         """Return when every signal was tried once, or at the deadline: a hung call is no excuse.

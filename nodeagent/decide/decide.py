@@ -151,6 +151,8 @@ def gpu_wanted(
     """
     if settings.gpu.enabled != "auto":
         return settings.gpu.enabled == "true"
+    if settings.gpu.expected_count > 0:
+        return True
     bus = readings.get(SignalKey("gpu.pci", NODE))
     if bus is not None and isinstance(bus.value, PciGpus) and bus.value.addresses:
         return True
