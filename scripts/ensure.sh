@@ -26,6 +26,9 @@ need_to_test() {
     command_from unshare util-linux
     command_from mount mount
     command_from ip iproute2
+    command_from iptables-nft iptables
+    command_from ipset ipset
+    command_from nft nftables
     command_from ps procps
     file_from /lib/systemd/systemd systemd
     command_from systemd-sysusers systemd
