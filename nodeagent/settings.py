@@ -36,6 +36,29 @@ NodeName = Annotated[
     ),
 ]
 ListenAddress = Annotated[str, Meta(description='address:port like "127.0.0.1:9469", or "" for off')]
+OptionalPath = Annotated[str, Meta(pattern=r"^(/[^\x00]*)?\Z", description='an absolute path, or ""')]
+KubeletUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?)?\Z",
+        description='https://HOST:PORT like "https://127.0.0.1:10250", or ""',
+    ),
+]
+DeviceNames = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[^\s/]{1,15}\Z")], ...],
+    Meta(min_length=1, description='a list of device names, or ["auto"]'),
+]
+Prefixes = Annotated[
+    tuple[str, ...], Meta(description='a list of prefixes like ["10.0.0.0/8", "fd00::/8"]')
+]
+Quantity = Annotated[
+    str,
+    Meta(
+        pattern=r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?)?\Z",
+        max_length=32,
+        description='a Kubernetes Quantity in bits/s like "10G" or "500M", or ""',
+    ),
+]
 PollSeconds = Annotated[float, Meta(ge=1, le=3600)]
 WaitSeconds = Annotated[float, Meta(ge=1, le=86400)]
 PollCount = Annotated[int, Meta(ge=1, le=100)]
@@ -82,6 +105,50 @@ class GpuSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Class of an Xid or SXid number by the operator's word, like "63" = "ignore"; it outranks the table."""
 
 
+class PodSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[pods]`: where the agent learns which pods run on this node."""
+
+    source: Literal["auto", "kubelet", "file", "none"] = "auto"
+    """auto: kubelet where the token file exists, else file where it exists, else none. Without pods the
+    network part rests."""
+    file: AbsolutePath = "/etc/nodeagent/pods.json"
+    """A `v1.PodList` in JSON; replaced files and swapped symlinks are noticed at once."""
+    kubelet_url: KubeletUrl = ""
+    """The kubelet of this node. Empty: the node's name, port 10250."""
+    kubelet_token_file: AbsolutePath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    """Bearer token that may get nodes/pods; read again for every request."""
+    kubelet_ca_file: OptionalPath = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+    """CA in PEM that signed the kubelet's serving certificate. Empty: those of the system."""
+    kubelet_insecure: bool = False
+    """Trust any certificate of the kubelet (many kubelets sign their own): whoever can listen at that
+    address gets the token."""
+
+
+class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[network]`: marks and counts of pods' internet traffic."""
+
+    enabled: bool = True
+    """Mark and count. Only where pods are known, see `[pods]`."""
+    uplinks: DeviceNames = ("auto",)
+    """Devices that lead to the internet. "auto": each device with a default route; names beside it are added,
+    names without it replace it."""
+    iptables_path: OptionalPath = ""
+    """An `iptables` whose backend is to be used. Empty: the backend that the kubelet uses."""
+    extra_cluster_cidrs: Prefixes = ()
+    """Prefixes that are cluster, not internet, beside the private ones and the node's own."""
+    cluster_cidrs_file: OptionalPath = ""
+    """A file with further such prefixes, one a line."""
+    internet_budget: Quantity = ""
+    """Internet budget of the node. This version marks and counts; it does not shape."""
+    pod_limit: Quantity = ""
+    """Default internet limit of a pod. This version marks and counts; it does not shape."""
+    mark_mask: Annotated[
+        int, Meta(ge=0, le=0xFFFFFFFF, description="a mask of 32 bits like 0x0fff0000, or 0")
+    ] = 0x0FFF0000
+    """Bits of the packet mark that may carry a pod's value. 0, or bits that somebody else uses: classes
+    without marks."""
+
+
 class CheckSettings(Struct, frozen=True, kw_only=True):
     """Section `[checks."ID"]`: what the operator changed of one check; None = the check's default."""
 
@@ -124,6 +191,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     node: NodeSettings = NodeSettings()
     gpu: GpuSettings = GpuSettings()
+    pods: PodSettings = PodSettings()
+    network: NetworkSettings = NetworkSettings()
     checks: dict[str, CheckSettings] = {}
     cluster: ClusterSettings = ClusterSettings()
     status: StatusSettings = StatusSettings()

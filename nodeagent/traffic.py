@@ -10,6 +10,8 @@ import enum
 
 from msgspec import Struct
 
+from nodeagent.errors import ErrorKind
+
 FAMILIES = (4, 6)
 HTB_MAJOR = 0x4E
 """Major of our class ids: the upper 16 bits of skb->priority of a packet that we classed."""
@@ -44,6 +46,8 @@ class Pod(Struct, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     """Only those under our own prefix and `kubernetes.io/egress-bandwidth`."""
     terminating: bool = False
+    created: str = ""
+    """metadata.creationTimestamp, RFC 3339 in UTC; "" when not said."""
 
     @property
     def finished(self) -> bool:
@@ -61,6 +65,21 @@ class PodList(Struct, frozen=True, kw_only=True):
     """Items that could not be understood; they never lose the others."""
     skipped_reason: str = ""
     """Why, of the first one."""
+
+
+class PodSource(Struct, frozen=True, kw_only=True):
+    """Signal `pods.source` (node): where pods come from, and how the last attempt to read them ended.
+
+    A failed attempt leaves the last `pods` on the board, with their age.
+    """
+
+    source: str
+    """file | kubelet | none"""
+    origin: str = ""
+    """Path or URL."""
+    error_kind: ErrorKind | None = None
+    """None when the last attempt succeeded, or there was none yet."""
+    error: str = ""
 
 
 class Uplink(Struct, frozen=True, kw_only=True):
@@ -115,6 +134,19 @@ class PodEntry(Struct, frozen=True, kw_only=True):
     """fwmark under the mask, kept in skbmark; 0 in class-only mode."""
     comment: str = ""
     """`namespace/name/uid`, at most 255 bytes (a longer namespace/name is cut, the uid never)."""
+    partial: bool = False
+    """Read back: only one of the two sets has it, or they differ. Never wanted."""
+
+
+class MarkSet(Struct, frozen=True, kw_only=True, order=True):
+    """Header of one of our sets."""
+
+    name: str
+    kind: str
+    """hash:net | hash:ip"""
+    counters: bool = False
+    comment: bool = False
+    skbinfo: bool = False
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -138,6 +170,10 @@ class MarkState(Struct, frozen=True, kw_only=True):
     """Prefixes of the cluster set, sorted."""
     pods: tuple[PodEntry, ...] = ()
     """Entries, sorted by address."""
+    sets: tuple[MarkSet, ...] = ()
+    """Own sets of this family that exist, sorted by name."""
+    displaced: tuple[str, ...] = ()
+    """Read back: built-in chains in which a foreign rule stands before a jump of ours. Never wanted."""
 
 
 class MarkReading(Struct, frozen=True, kw_only=True):
@@ -146,11 +182,14 @@ class MarkReading(Struct, frozen=True, kw_only=True):
     backend: str
     """legacy | nft"""
     states: tuple[MarkState, ...]
+    """A family that could not be read whole is left out."""
     out: dict[str, Counter] = {}
     """Address -> internet bytes that the pod sent (before the shaper)."""
     received: dict[str, Counter] = {}
     """Address -> internet bytes that the pod received."""
     totals: dict[str, Counter] = {}
-    """`<family> <traffic>` of each node total rule -> its counter; traffic is the comment's word."""
+    """`<family> <traffic>` -> sum of the node total rules with that word in their comment."""
+    host_pods: dict[str, Counter] = {}
+    """Uid of a hostNetwork pod -> internet bytes that it sent, by its cgroup rule."""
     mark_users: tuple[str, ...] = ()
     """Foreign rules whose mark or mask overlaps ours, as text."""

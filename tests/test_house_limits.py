@@ -22,6 +22,7 @@ PURE_COUNTS = frozenset({
     "KernelLogStatus.records", "KernelLogStatus.reopened",
     "GpuBaseline.count", "GpuProcesses.count", "XidEvent.count", "SxidEvent.count",
     "SxidEvent.link",  # which link
+    "NetworkSettings.mark_mask",  # bits
     "Snapshot.entropy",  # 0 <= entropy < 1
     "Snapshot.inbox_dropped",  # events
 })  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import ipaddress
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin
 
 import msgspec
 
-from nodeagent.settings import ListenAddress, SocketPath
+from nodeagent.settings import ListenAddress, Prefixes, SocketPath
 
 SOCKET_PATH_BYTES = 107
 """Longest path a unix socket can have on Linux: sun_path less its closing zero."""
@@ -59,6 +60,7 @@ def convert(value: Any, hint: Any) -> Any:
         (isinstance(converted, float) and not math.isfinite(converted))
         or (hint == SocketPath and not socket_path_fits(converted))
         or (hint == ListenAddress and converted != "" and parse_listen(converted) is None)
+        or (hint == Prefixes and not all(is_prefix(text) for text in converted))
     )
     if unfit:
         raise Wrong(right(hint))
@@ -145,6 +147,14 @@ def parse_listen(address: str) -> tuple[str, int] | None:
     if re.fullmatch(r"[0-9.]+", host) and not _is_address(socket.AF_INET, host):
         return None
     return (host, int(port)) if _HOST_NAME.match(host) else None
+
+
+def is_prefix(text: str) -> bool:
+    """Say whether `text` is a prefix of IPv4 or IPv6 without host bits: `10.0.0.0/8`."""
+    try:
+        return "/" in text and bool(ipaddress.ip_network(text))
+    except ValueError:
+        return False
 
 
 def _is_address(family: socket.AddressFamily, text: str) -> bool:
