@@ -69,6 +69,8 @@ class LinkReader:
     def __init__(self, proc_root: str = "/proc") -> None:
         """`proc_root`: where the host's /proc is mounted."""
         self._proc_root = proc_root
+        self.devices: frozenset[int] = frozenset()
+        """Interface indexes seen by the last read."""
 
     async def read(self, owners: Mapping[str, str], uplinks: tuple[str, ...] = (AUTO,)) -> LinkState:
         """The state now; `owners`: pod address -> uid, `uplinks`: device names, or "auto".
@@ -76,6 +78,7 @@ class LinkReader:
         Raises DriverError: busy (the lists changed faster than they could be read), timeout, denied.
         """
         devices = {device.ifindex: device for device in await _devices()}
+        self.devices = frozenset(devices)
         routes = [*await _routes(socket.AF_INET), *await _routes(socket.AF_INET6)]
         own, attached = await _addresses(devices)
         chosen = _uplinks(devices, routes, uplinks)
