@@ -16,6 +16,7 @@ from nodeagent.model import (
     State,
     Transition,
 )
+from nodeagent.traffic_memory import MarkMemory, TrafficMemory
 
 MEMORY_SCHEMA = 1
 """Version of the state file; a newer one is set aside, never guessed at."""
@@ -156,3 +157,5 @@ class Memory(Struct, frozen=True, kw_only=True):
     kernel_log: KernelLogCursor | None = None
     last_poll_seconds: dict[str, float] = {}
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""
+    marks: MarkMemory = MarkMemory()
+    traffic: TrafficMemory = TrafficMemory()

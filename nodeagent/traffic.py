@@ -129,13 +129,11 @@ class PodEntry(Struct, frozen=True, kw_only=True):
 
     address: str
     minor: int
-    """Class minor under HTB_MAJOR, kept in skbprio."""
+    """Class minor under HTB_MAJOR, kept in skbprio; read back 0: the two sets do not agree."""
     mark: int = 0
     """fwmark under the mask, kept in skbmark; 0 in class-only mode."""
     comment: str = ""
     """`namespace/name/uid`, at most 255 bytes (a longer namespace/name is cut, the uid never)."""
-    partial: bool = False
-    """Read back: only one of the two sets has it, or they differ. Never wanted."""
 
 
 class MarkSet(Struct, frozen=True, kw_only=True, order=True):
@@ -188,7 +186,7 @@ class MarkReading(Struct, frozen=True, kw_only=True):
     received: dict[str, Counter] = {}
     """Address -> internet bytes that the pod received."""
     totals: dict[str, Counter] = {}
-    """`<family> <traffic>` -> sum of the node total rules with that word in their comment."""
+    """`<family> <comment>` -> sum of our rules with that comment, of all that say `traffic=`."""
     host_pods: dict[str, Counter] = {}
     """Uid of a hostNetwork pod -> internet bytes that it sent, by its cgroup rule."""
     mark_users: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""Which destinations are the cluster's: the prefixes of the cluster set, merged and complete.
+
+An address missing here makes cluster traffic count as internet, and later be slowed down, so the set errs
+on the side of the cluster. It never covers everything: a prefix of length 0 is left out and said.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from nodeagent.traffic_memory import Uncovered
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+FIXED = (
+    "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+    "224.0.0.0/4", "240.0.0.0/4", "fc00::/7", "fe80::/10", "ff00::/8", "::1/128",
+)  # fmt: skip
+"""Private, shared, loopback, link-local, multicast and reserved: never the internet."""
+MAX_UNCOVERED = 32
+_GUESS_BITS = {4: 24, 6: 64}
+
+
+def parse(texts: Iterable[str]) -> tuple[list[Network], list[str]]:
+    """Networks of addresses and prefixes (host bits dropped), and the texts that are none or cover all."""
+    networks: list[Network] = []
+    refused: list[str] = []
+    for text in texts:
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            refused.append(text)
+            continue
+        if network.prefixlen == 0:
+            refused.append(text)
+        else:
+            networks.append(network)
+    return networks, refused
+
+
+def prefixes(networks: Iterable[Network], family: int) -> tuple[str, ...]:
+    """The fewest prefixes of one family that cover exactly `networks`, sorted by address."""
+    if family == 4:
+        four = [n for n in networks if isinstance(n, ipaddress.IPv4Network)]
+        return tuple(str(n) for n in ipaddress.collapse_addresses(four))
+    six = [n for n in networks if isinstance(n, ipaddress.IPv6Network)]
+    return tuple(str(n) for n in ipaddress.collapse_addresses(six))
+
+
+def uncovered(networks: list[Network], owners: Iterable[tuple[str, str]]) -> tuple[Uncovered, ...]:
+    """The (address, owner) pairs that no network covers, at most 32, each with the prefix to add."""
+    missing = []
+    for text, owner in sorted(owners):
+        address = ipaddress.ip_address(text)
+        if not any(address in network for network in networks):
+            around = ipaddress.ip_network((address, _GUESS_BITS[address.version]), strict=False)
+            missing.append(Uncovered(address=text, owner=owner, prefix=str(around)))
+    return tuple(missing[:MAX_UNCOVERED])
+
+
+def usable(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address when a pod can have it, else None: not a text form, loopback, multicast, unspecified."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    odd = address.is_loopback or address.is_multicast or address.is_unspecified
+    return None if odd or "%" in text else address
