@@ -165,7 +165,7 @@ class MarkSampler:
 
 
 def _state(family: int, rules: RulesReading, entries: Mapping[str, tuple[EntryReading, ...]]) -> MarkState:
-    """A jump in a wrong place, or a second one, stands behind the right ones, so that all differ from what is wanted."""
+    """A jump in a wrong place, or doubled, stands behind the right ones: so they differ from those wanted."""
     cluster = entries.get(f"{SET_PREFIX}cluster{family}", ())
     return MarkState(
         family=family, chains=rules.state.chains, rules=rules.state.rules,
