@@ -11,6 +11,7 @@ from nodeagent.act.executor import Executor
 from nodeagent.act.saver import Saver
 from nodeagent.decide.check import Check
 from nodeagent.decide.decide import decide
+from nodeagent.decide.marks import MarkOptions
 from nodeagent.decide.xid_table import XidTable
 from nodeagent.drivers.clock import Clock
 from nodeagent.memory import Memory
@@ -37,6 +38,7 @@ class Cycle:
     def __init__(
         self, *, settings: Settings, memory: Memory, board: Board, inbox: Inbox, clock: Clock,
         table: XidTable, checks: Mapping[str, Check], publish: Publish, tell: Tell,
+        marking: Callable[[], MarkOptions | None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.memory = memory
@@ -51,6 +53,7 @@ class Cycle:
         self._checks = checks
         self._publish = publish
         self._tell = tell
+        self._marking = marking
         self._before: Snapshot | None = None
 
     def once(self) -> tuple[Decision, tuple[Plan, ...]]:
@@ -58,7 +61,8 @@ class Cycle:
         began_seconds = time.perf_counter()
         snapshot = freeze(self._board, self._inbox, self._clock, self.settings.node.name)
         decision, self.memory, plans = decide(
-            self.settings, snapshot, self.memory, self._table, checks=self._checks
+            self.settings, snapshot, self.memory, self._table, checks=self._checks,
+            marking=self._marking(),
         )
         for notice in (*changes.notices(self._before, snapshot), *decision.notices):
             self._tell(notice)
@@ -76,7 +80,9 @@ class Cycle:
         while True:
             decision, plans = self.once()
             now_seconds = self._clock.monotonic_seconds()
-            saver.submit(self.memory, now_seconds, functools.partial(_submit, plans, executors))
+            saver.submit(
+                self.memory, now_seconds, functools.partial(_submit, plans, executors), force=bool(plans)
+            )
             ticked(decision)
             await asyncio.sleep(GAP_SECONDS)
             await self._until_due(decision, now_seconds + pace_seconds)

@@ -19,7 +19,7 @@ from nodeagent.act import gpu
 from nodeagent.act.executor import Executor
 from nodeagent.act.saver import Saver
 from nodeagent.cycle import PACE_SECONDS, Cycle
-from nodeagent.decide import release
+from nodeagent.decide import mark_plan, network, release
 from nodeagent.decide.registry import registry
 from nodeagent.drivers import systemd
 from nodeagent.drivers.clock import SystemClock
@@ -28,6 +28,7 @@ from nodeagent.drivers.store import Store
 from nodeagent.errors import ConfigError, DriverError, ErrorKind
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Notice, Now
+from nodeagent.network_parts import NetworkParts
 from nodeagent.parts import Parts
 from nodeagent.report import log, status
 from nodeagent.report.given import ReportInput
@@ -65,8 +66,10 @@ class Daemon:
         settings = loaded.settings
         self._store = Store(settings.node.state_file)
         memory, state_file = _load_memory(self._store, settings.node.name)
+        memory = network.begin_run(memory)
         self._parts = parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
         parts.board.put("state_file", NODE, state_file)
+        self._network = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
         self._surface = AgentSurface(
             clock=parts.clock, board=parts.board, inbox=parts.inbox,
             samplers=(parts.gpus, parts.node), known_checks=frozenset(parts.checks),
@@ -74,7 +77,7 @@ class Daemon:
         self._cycle = Cycle(
             settings=settings, memory=memory, board=parts.board, inbox=parts.inbox,
             clock=parts.clock, table=parts.table, checks=parts.checks,
-            publish=self._publish, tell=self._tell,
+            publish=self._publish, tell=self._tell, marking=self._network.options,
         )
         self._saver = Saver(
             self._store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
@@ -83,7 +86,12 @@ class Daemon:
             release.EXECUTOR: Executor(
                 release.EXECUTOR, lambda op: gpu.perform(parts.gpus, op),
                 lambda outcome: parts.inbox.put(outcome, urgent=True),
-            )
+            ),
+            mark_plan.EXECUTOR: Executor(
+                mark_plan.EXECUTOR, self._network.perform,
+                lambda outcome: parts.inbox.put(outcome, urgent=not outcome.ok),
+                self._network.marks.request_now,
+            ),
         }
         self._server = StatusServer(
             self._surface, socket_path=settings.status.socket,
@@ -107,6 +115,7 @@ class Daemon:
                 ("host sampler", parts.node.run),
                 ("kernel log", parts.kernel_log.run),
                 ("state file", self._saver.run),
+                *self._network.runs(),
                 *((f"executor {e.name}", e.run) for e in self._executors.values()),
             )
         ]
@@ -207,6 +216,7 @@ class Daemon:
             self._config_error, self._files = "", loaded.files
             self._cycle.settings = settings
             self._parts.apply(settings)
+            self._network.apply(settings)
             for key in _changed(before, settings):
                 self._log.warning(f"{key} was changed; the new value holds after a restart")
         self._parts.inbox.put(ConfigReloaded(error=self._config_error), urgent=True)

@@ -22,10 +22,14 @@ Deliver = Callable[[Outcome], object]
 class Executor:
     """Runs plans of one outside world. `perform` knows the ops, the executor knows the order."""
 
-    def __init__(self, name: str, perform: Perform, deliver: Deliver) -> None:
+    def __init__(
+        self, name: str, perform: Perform, deliver: Deliver, settled: Callable[[], None] = lambda: None
+    ) -> None:
+        """`settled` is called after each plan: what it left is worth reading back."""
         self.name = name
         self._perform = perform
         self._deliver = deliver
+        self._settled = settled
         self._latest: Plan | None = None
         self._current: Op | None = None
         self._wake = asyncio.Event()
@@ -47,6 +51,7 @@ class Executor:
                 if self._latest is not None:
                     break
                 self._deliver(await self._attempt(op))
+            self._settled()
 
     async def _attempt(self, op: Op) -> Outcome:
         self._current = op

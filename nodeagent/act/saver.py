@@ -106,7 +106,8 @@ def _differs(saved: Memory | None, memory: Memory, *, only_urgent: bool) -> bool
     """True when a restart from `saved` would judge otherwise than one from `memory`."""
     if saved is None:
         return True
-    urgent = ("boot_id", "holds", "history", "incidents", "release", "verdict", "baseline")
-    lazy = ("xids", "unmatched", "gpus", "kernel_log", "unknown", "driver_version", "driver_absent")
+    urgent = ("boot_id", "holds", "history", "incidents", "release", "verdict", "baseline", "marks")
+    counted = ("xids", "unmatched", "gpus", "kernel_log", "traffic")
+    lazy = (*counted, "unknown", "driver_version", "driver_absent")
     names = urgent if only_urgent else urgent + lazy
     return any(getattr(saved, name) != getattr(memory, name) for name in names)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodeagent.decide import gpus, incidents, release, taints, verdict, xid, xid_clear
+from nodeagent.decide import gpus, incidents, network, release, taints, verdict, xid, xid_clear
 from nodeagent.decide.check import Check, CheckInput, run_check
+from nodeagent.decide.marks import MarkOptions
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.xid_table import XidTable
@@ -53,12 +54,16 @@ def decide(
     table: XidTable,
     *,
     checks: Mapping[str, Check] | None = None,
+    marking: MarkOptions | None = None,
 ) -> tuple[Decision, Memory, tuple[Plan, ...]]:
-    """Judge one snapshot."""
+    """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all."""
     checks = registry() if checks is None else checks
     now = snapshot.now
     memory = gpus.begin_boot(memory, now, snapshot.node_name)
     memory = gpus.remember(memory, snapshot)
+    marks_plan: Plan | None = None
+    if marking is not None:
+        memory, marks_plan = network.step(marking, snapshot, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
     memory, told = release.step(memory, snapshot, settings)
@@ -81,10 +86,14 @@ def decide(
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),
         ),
-        next_due_seconds=_earliest(release.next_due_seconds(memory), xid.due_seconds(memory, table)),
+        next_due_seconds=_earliest(
+            release.next_due_seconds(memory), xid.due_seconds(memory, table),
+            network.next_due_seconds(memory, now.at.monotonic_seconds),
+        ),
         released=memory.release is not None,
     )
-    return decision, memory, release.plan(memory, snapshot)
+    plans = release.plan(memory, snapshot)
+    return decision, memory, plans if marks_plan is None else (*plans, marks_plan)
 
 
 def _fold_xids(
