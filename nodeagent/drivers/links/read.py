@@ -52,7 +52,9 @@ class Device(NamedTuple):
     tx_bytes: int
 
 
-class _Route(NamedTuple):
+class Route(NamedTuple):
+    """One unicast route that matters."""
+
     table: int
     prefix: str
     """`address/length`; empty for a default route."""
@@ -81,7 +83,7 @@ class LinkReader:
         self.devices = frozenset(devices)
         routes = [*await _routes(socket.AF_INET), *await _routes(socket.AF_INET6)]
         own, attached = await _addresses(devices)
-        chosen = _uplinks(devices, routes, uplinks)
+        chosen = chosen_uplinks(devices, routes, uplinks)
         prefixes = {prefix for index, prefix in attached if index in chosen}
         prefixes |= {r.prefix for r in routes if r.is_attached and chosen.issuperset(r.devices)}
         return LinkState(
@@ -146,7 +148,7 @@ async def _addresses(devices: Mapping[int, Device]) -> tuple[tuple[str, ...], li
     return tuple(sorted(own)), prefixes
 
 
-async def _routes(family: int) -> list[_Route]:
+async def _routes(family: int) -> list[Route]:
     """Default routes, host routes and attached prefixes; the thousands of others are passed over."""
     found = []
     host_length = 32 if family == socket.AF_INET else 128
@@ -161,7 +163,7 @@ async def _routes(family: int) -> list[_Route]:
     return found
 
 
-def _route(message: Message, length: int, table: int) -> _Route:
+def _route(message: Message, length: int, table: int) -> Route:
     attributes = message.attributes(_ROUTE.size)
     gateway = 5 in attributes or 18 in attributes
     devices = [_number(attributes[4])] if 4 in attributes else []
@@ -174,7 +176,7 @@ def _route(message: Message, length: int, table: int) -> _Route:
         devices.append(index)
         gateway = gateway or hop_length > _NEXT_HOP.size
         at += (hop_length + 3) & ~3
-    return _Route(
+    return Route(
         table=_number(attributes.get(15)) or table,
         prefix=_prefix(_address(attributes.get(1, b"")), length) if length else "",
         is_host=False, is_attached=False, devices=tuple(devices), has_gateway=gateway,
@@ -184,7 +186,10 @@ def _route(message: Message, length: int, table: int) -> _Route:
 # --------------------------------------------------------------------------- conclusions
 
 
-def _uplinks(devices: Mapping[int, Device], routes: Iterable[_Route], names: tuple[str, ...]) -> set[int]:
+def chosen_uplinks(
+    devices: Mapping[int, Device], routes: Iterable[Route], names: tuple[str, ...]
+) -> set[int]:
+    """Interface indexes of the devices named, and with "auto" of those with a default route."""
     chosen = {device.ifindex for device in devices.values() if device.name in names}
     if AUTO in names:
         for route in routes:
@@ -204,7 +209,7 @@ def _uplink(device: Device) -> Uplink:
 
 
 async def _pod_links(
-    owners: Mapping[str, str], devices: Mapping[int, Device], routes: Iterable[_Route], uplinks: set[int]
+    owners: Mapping[str, str], devices: Mapping[int, Device], routes: Iterable[Route], uplinks: set[int]
 ) -> tuple[PodLink, ...]:
     if not owners:
         return ()
