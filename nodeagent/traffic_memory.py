@@ -68,7 +68,7 @@ class MarkMemory(Struct, frozen=True, kw_only=True):
     """Address -> pod, of all addresses that have an entry."""
     host_pods: dict[str, Claim] = {}
     """Uid -> hostNetwork pod."""
-    released: dict[int, float] = {}
+    resting_seconds: dict[int, float] = {}
     """Minor -> CLOCK_MONOTONIC seconds when its pod let it go."""
     uncovered: tuple[Uncovered, ...] = ()
     shared: tuple[str, ...] = ()

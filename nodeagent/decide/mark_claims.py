@@ -60,7 +60,7 @@ def update(
         if pod.host_network and not pod.finished
     }
     return msgspec.structs.replace(
-        memory, claims=claims, host_pods=host, released=released, shared=shared
+        memory, claims=claims, host_pods=host, resting_seconds=released, shared=shared
     )
 
 
@@ -111,7 +111,7 @@ def _minors(
     """A minor for each uid, and the minors at rest."""
     now_seconds = now.at.monotonic_seconds
     known = {claim.uid: claim.minor for claim in memory.claims.values()}
-    at_rest = {m: s for m, s in memory.released.items() if now_seconds - s < REST_SECONDS}
+    at_rest = {m: s for m, s in memory.resting_seconds.items() if now_seconds - s < REST_SECONDS}
     at_rest |= {m: now_seconds for uid, m in known.items() if uid not in uids and m != DEFAULT_MINOR}
     minors = {uid: minor for uid, minor in known.items() if uid in uids and minor != DEFAULT_MINOR}
     for uid, minor in _in_kernel(reading):
