@@ -108,7 +108,7 @@ def fold(
     if links.read_at_seconds > marks_seconds + SKEW_SECONDS:
         return memory
     memory = _fold_links(memory, claims, state, links.read_at_seconds)
-    return _close_window(memory, marks_seconds)
+    return _turn_window(memory, marks_seconds, counting=marks is not None and _is_counting(marks.value))
 
 
 def _good(reading: Reading | None, kind: type[_T], last_seconds: float | None) -> _T | None:
@@ -145,9 +145,7 @@ def _fold_marks(
     for uid in reading.host_pods.keys() & claims.host_pods.keys():
         work.add(uid, "internet_out_bytes", work.gain(f"out host {uid}", reading.host_pods[uid].bytes))
     counted = _fold_totals(work, reading)
-    _add_to_window(work, memory.links_read_seconds or read_at_seconds, counted)
-    if not any(key.endswith(f" {NODE_TRAFFIC}internet-out") for key in reading.totals):
-        work.window = None
+    _add_to_window(work, counted)
     return _result(
         work, memory, retired=retired, marks_read_seconds=read_at_seconds,
         listed_seconds=read_at_seconds if claims.listed else last_seconds,
@@ -216,7 +214,7 @@ def _fold_links(
     for uplink in links.uplinks:
         for side, value in (("out", uplink.tx_bytes), ("in", uplink.rx_bytes)):
             uplinks[side] += work.gain(f"uplink-{side} {uplink.name}", value, first_counts=False)
-    if work.window is not None and memory.links_read_seconds is not None:
+    if work.window is not None:
         work.window = msgspec.structs.replace(
             work.window, uplink_out_bytes=work.window.uplink_out_bytes + uplinks["out"],
             uplink_in_bytes=work.window.uplink_in_bytes + uplinks["in"],
@@ -251,28 +249,31 @@ def _plus(tally: Tally, field: str, gained: int) -> Tally:
     return msgspec.structs.replace(tally, **{field: (getattr(tally, field) or 0) + gained})
 
 
-def _add_to_window(work: _Fold, began_seconds: float, counted: Mapping[str, int]) -> None:
-    window = work.window
-    if window is None:
-        work.window = Window(began_seconds=began_seconds, ended_seconds=began_seconds)
-        return
-    work.window = msgspec.structs.replace(
-        window, counted_out_bytes=window.counted_out_bytes + counted["out"],
-        counted_in_bytes=window.counted_in_bytes + counted["in"],
+def _is_counting(value: object) -> bool:
+    """True when the rules that count the node's traffic were read."""
+    return isinstance(value, MarkReading) and any(
+        key.endswith(f" {NODE_TRAFFIC}internet-out") for key in value.totals
     )
 
 
-def _close_window(memory: TrafficMemory, ended_seconds: float) -> TrafficMemory:
-    """End the open window once it is long enough, and begin the next."""
+def _add_to_window(work: _Fold, counted: Mapping[str, int]) -> None:
+    if work.window is not None:
+        work.window = msgspec.structs.replace(
+            work.window, counted_out_bytes=work.window.counted_out_bytes + counted["out"],
+            counted_in_bytes=work.window.counted_in_bytes + counted["in"],
+        )
+
+
+def _turn_window(memory: TrafficMemory, now_seconds: float, *, counting: bool) -> TrafficMemory:
+    """End the open window once it is long enough and begin the next; without rules none is open."""
     window = memory.open_window
-    if window is None:
-        return msgspec.structs.replace(memory, window=None)
-    if ended_seconds - window.began_seconds < WINDOW_SECONDS:
+    if window is not None and counting and now_seconds - window.began_seconds < WINDOW_SECONDS:
         return memory
-    return msgspec.structs.replace(
-        memory, window=msgspec.structs.replace(window, ended_seconds=ended_seconds),
-        open_window=Window(began_seconds=ended_seconds, ended_seconds=ended_seconds),
-    )
+    ended = memory.window
+    if window is not None and counting:
+        ended = msgspec.structs.replace(window, ended_seconds=now_seconds)
+    begun = Window(began_seconds=now_seconds, ended_seconds=now_seconds) if counting else None
+    return msgspec.structs.replace(memory, window=ended, open_window=begun)
 
 
 def _result(work: _Fold, memory: TrafficMemory, **more: object) -> TrafficMemory:

@@ -1,4 +1,4 @@
-"""A pure model of what the kernel does with the ops on marks, as strict as the kernel: what it refuses, raises.
+"""A pure model of what the kernel does with the ops on marks, as strict as the kernel itself.
 
 It holds foreign state beside ours, counts bytes, and checks at every op that no rule of ours stands while
 the cluster set is short of what the op said it needs.
@@ -201,13 +201,11 @@ class Kernel:
 
     def is_clean(self) -> bool:
         """Nothing of ours is left."""
-        return all(
-            not f.chains and not f.headers and not any(_own(r) for rules in f.built_in.values() for r in rules)
-            for f in self.families.values()
-        )
+        jumps = [r for f in self.families.values() for rules in f.built_in.values() for r in rules if _own(r)]
+        return not jumps and not any(f.chains or f.headers for f in self.families.values())
 
     def is_safe(self) -> bool:
-        """No rule of ours sorts traffic by a cluster set that was not filled, and all that is named exists."""
+        """No rule of ours sorts traffic by a cluster set that was not filled."""
         return all(
             f.members.get(f"nodeagent-cluster{number}")
             for number, f in self.families.items()
@@ -228,7 +226,8 @@ class Kernel:
         family = self.families[number]
         if how == "flush mangle":
             family.chains.clear()
-            family.built_in = {name: [r for r in rules if not _own(r)] for name, rules in family.built_in.items()}
+            for name, rules in family.built_in.items():
+                family.built_in[name] = [rule for rule in rules if not _own(rule)]
         elif how == "flush sets":
             for members in family.members.values():
                 members.clear()

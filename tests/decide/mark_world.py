@@ -20,7 +20,8 @@ def pod(number: int, *addresses: str, **more: object) -> Pod:
     """A running pod; without addresses it is dual-stack with addresses of its own."""
     fields: dict[str, object] = {
         "uid": f"uid-{number:04}", "namespace": f"team-{number % 3}", "name": f"pod-{number}",
-        "phase": PodPhase.RUNNING, "addresses": addresses or (f"10.244.1.{number}", f"fd00:244:1::{number:x}"),
+        "phase": PodPhase.RUNNING,
+        "addresses": addresses or (f"10.244.1.{number}", f"fd00:244:1::{number:x}"),
     }
     return Pod(**(fields | more))  # type: ignore[arg-type]
 
@@ -34,7 +35,9 @@ def links(*pod_links: PodLink, uplinks: tuple[str, ...] = ("eth0",), sent_bytes:
     """One uplink on 192.0.2.0/24, which no fixed prefix covers."""
     return LinkState(
         uplinks=tuple(
-            Uplink(name=name, index=2 + i, mtu=1500, operational=True, rx_bytes=sent_bytes, tx_bytes=sent_bytes)
+            Uplink(
+                name=name, index=2 + i, mtu=1500, operational=True, rx_bytes=sent_bytes, tx_bytes=sent_bytes
+            )
             for i, name in enumerate(uplinks)
         ),
         on_link_prefixes=("192.0.2.0/24",), own_addresses=("192.0.2.2", "2001:db8::2"),

@@ -32,7 +32,9 @@ def test_first_plan_goes_from_sets_to_jumps() -> None:
     ops = world.cycle()
     kinds = [op.kind for op in ops if op.arguments["family"] == 4]
 
-    assert list(dict.fromkeys(kinds)) == ["set.create", "set.cluster", "entries.put", "chain.put", "jumps.put"]
+    assert list(dict.fromkeys(kinds)) == [
+        "set.create", "set.cluster", "entries.put", "chain.put", "jumps.put",
+    ]  # fmt: skip
     assert kinds == sorted(kinds, key=ORDER.index)
     assert len(ops) == 2 * len(kinds)
     assert world.cycle() == ()

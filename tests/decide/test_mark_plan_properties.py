@@ -10,7 +10,9 @@ from nodeagent.traffic import Pod, PodPhase
 from tests.decide.mark_kernel import SPOILS, Refused
 from tests.decide.mark_world import World, links, pod_list
 
-ADDRESSES = tuple(f"10.244.1.{n}" for n in range(1, 6)) + ("fd00:244:1::1", "2001:db8:9::1", "127.0.0.1", "odd")
+ADDRESSES = (
+    "10.244.1.1", "10.244.1.2", "10.244.1.3", "fd00:244:1::1", "2001:db8:9::1", "127.0.0.1", "odd",
+)  # fmt: skip
 pods = st.lists(
     st.builds(
         Pod,
@@ -38,12 +40,13 @@ def must_be_as_wanted(world: World) -> None:
     assert wish is not None
     for wanted, actual in zip(wish.states, world.kernel.read().states, strict=True):
         assert set(wanted.chains) == set(actual.chains)
-        assert {(r.chain, r.arguments) for r in wanted.rules} == {(r.chain, r.arguments) for r in actual.rules}
+        assert sorted(wanted.rules, key=repr) == sorted(actual.rules, key=repr)
         assert sorted(wanted.jumps, key=repr) == sorted(actual.jumps, key=repr)
         assert (set(wanted.cluster), wanted.pods) == (set(actual.cluster), actual.pods)
         assert (wanted.sets, actual.displaced) == (actual.sets, ())
 
 
+@settings(deadline=None)
 @given(before=pods, after=pods, spoils=spoiling, devices=uplinks)
 def test_applied_means_equal_and_a_second_plan_is_empty(before, after, spoils, devices) -> None:
     """From any state to any other in one plan; what is foreign stays as it was."""
@@ -102,6 +105,7 @@ def test_no_rule_stands_without_its_cluster_set(steps) -> None:
     must_be_as_wanted(world)
 
 
+@settings(deadline=None)
 @given(before=pods, after=pods)
 def test_every_op_is_idempotent(before, after) -> None:
     """Each op carried out twice leaves what once leaves."""
