@@ -29,6 +29,7 @@ KINDS = ("PodList", "List")
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _LABEL_PATTERN = re.compile(_LABEL)
 _NAME_PATTERN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_TIME_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 _MAX_NAME_CHARACTERS = 253
 _SHOWN_CHARACTERS = 60
 
@@ -38,6 +39,7 @@ class _Metadata(Struct):
     name: str
     namespace: str
     annotations: dict[str, str] | None = None
+    creationTimestamp: str | None = None
     deletionTimestamp: str | None = None
 
 
@@ -129,6 +131,7 @@ def _pod(data: bytes | Raw, prefix: str) -> Pod:
         host_network=bool(item.spec and item.spec.hostNetwork),
         phase=_phase(status.phase),
         annotations=_annotations(metadata.annotations or {}, prefix),
+        created=_time(metadata.creationTimestamp),
         terminating=metadata.deletionTimestamp is not None,
     )
 
@@ -170,6 +173,11 @@ def _phase(text: str | None) -> PodPhase:
         return PodPhase(text or "")
     except ValueError:
         return PodPhase.UNKNOWN
+
+
+def _time(text: str | None) -> str:
+    """The time as the API writes it, else "": times are compared as text."""
+    return text if text is not None and _TIME_PATTERN.fullmatch(text) else ""
 
 
 def _annotations(given: dict[str, str], prefix: str) -> dict[str, str]:

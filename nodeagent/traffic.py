@@ -100,9 +100,9 @@ class PodLink(Struct, frozen=True, kw_only=True):
     address: str
     """The pod address that is routed to this device."""
     rx_bytes: int
-    """Bytes the pod sent."""
+    """Bytes the pod sent, from the IP header on."""
     tx_bytes: int
-    """Bytes the pod received."""
+    """Bytes the pod received, from the IP header on."""
 
 
 class LinkState(Struct, frozen=True, kw_only=True):

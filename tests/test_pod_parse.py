@@ -60,6 +60,8 @@ def test_a_plain_pod_keeps_what_the_agent_needs() -> None:
         ({"status__phase": "Failed"}, "finished", True),
         ({"status__phase": "Odd"}, "phase", PodPhase.UNKNOWN),
         ({"metadata__deletionTimestamp": "2030-01-01T00:00:00Z"}, "terminating", True),
+        ({"metadata__creationTimestamp": "2030-01-01T00:00:00Z"}, "created", "2030-01-01T00:00:00Z"),
+        ({"metadata__creationTimestamp": "yesterday"}, "created", ""),
         ({"metadata__annotations": None}, "annotations", {}),
         ({"metadata__annotations": {"nodeagent.io/a": "x" * 999}}, "annotations",
          {"nodeagent.io/a": "x" * 256}),
@@ -150,7 +152,7 @@ def test_a_uid_counts_once() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(
         st.sampled_from(["metadata", "uid", "name", "namespace", "status", "podIPs", "ip", "spec", "phase"])
         | st.text(), inner,

@@ -8,15 +8,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from nodeagent.drivers.clock import Clock
+from nodeagent.drivers.ipset import IpSets, SetEntry, SetReading, SetSpec
+from nodeagent.drivers.iptables import LINE_CHAINS, ChainReading, RuleWriter
 from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.signals import Unread
-from nodeagent.traffic import FAMILIES, SET_PREFIX, Counter, MarkReading, MarkState, PodEntry, Rule
+from nodeagent.traffic import (
+    FAMILIES,
+    HTB_MAJOR,
+    SET_PREFIX,
+    Counter,
+    MarkReading,
+    MarkSet,
+    MarkState,
+    PodEntry,
+)
 
 SIGNAL = "net.marks"
 PERIOD_SECONDS = 60.0
@@ -26,71 +36,10 @@ SCAN_SECONDS = 600.0
 """How long a scan for other users of mark bits is good: it reads every rule of both backends."""
 
 
-class RulesReading(Protocol):
-    """What was read of one family's rules; `drivers.iptables.ChainReading` is one."""
-
-    @property
-    def state(self) -> MarkState:
-        """Chains, rules and jumps."""
-    @property
-    def totals(self) -> Mapping[str, Counter]:
-        """`<family> <comment>` -> counter."""
-    @property
-    def stray(self) -> tuple[Rule, ...]:
-        """Own jumps in a wrong place."""
-
-
-class RulesReader(Protocol):
-    """What reads rules; `drivers.iptables.RuleWriter` is one."""
-
-    @property
-    def backend(self) -> str:
-        """legacy | nft"""
-    async def read(self, family: int) -> RulesReading:
-        """Our rules of one family; raises DriverError."""
-    async def mark_users(self, mask: int) -> tuple[str, ...]:
-        """Foreign rules that use bits of the mark; raises DriverError."""
-
-
-class EntryReading(Protocol):
-    """One entry; `drivers.ipset.SetEntry` is one."""
-
-    @property
-    def value(self) -> str:
-        """Address or prefix."""
-    @property
-    def priority(self) -> int:
-        """Class id."""
-    @property
-    def mark(self) -> int:
-        """fwmark."""
-    @property
-    def comment(self) -> str:
-        """Owner."""
-    @property
-    def counter(self) -> Counter:
-        """What passed."""
-
-
-class SetsReading(Protocol):
-    """One set; `drivers.ipset.SetReading` is one."""
-
-    @property
-    def entries(self) -> Iterable[EntryReading]:
-        """All of them."""
-
-
-class SetsReader(Protocol):
-    """What reads sets; `drivers.ipset.IpSets` is one."""
-
-    async def read(self) -> Mapping[str, SetsReading]:
-        """Our sets by name; raises DriverError."""
-
-
 class MarkReader:
     """Rules and sets as one reading."""
 
-    def __init__(self, rules: RulesReader, sets: SetsReader, clock: Clock, mark_mask: int) -> None:
+    def __init__(self, rules: RuleWriter, sets: IpSets, clock: Clock, mark_mask: int) -> None:
         self._rules = rules
         self._sets = sets
         self._clock = clock
@@ -109,15 +58,12 @@ class MarkReader:
             self._users = await self._rules.mark_users(self._mark_mask)
             self._scanned_seconds = now_seconds
         rules = {family: await self._rules.read(family) for family in FAMILIES}
-        entries = {name: tuple(found.entries) for name, found in (await self._sets.read()).items()}
-        totals: dict[str, Counter] = {}
-        for reading in rules.values():
-            totals.update(reading.totals)
+        sets = await self._sets.read()
         return MarkReading(
             backend=self._rules.backend,
-            states=tuple(_state(family, rules[family], entries) for family in FAMILIES),
-            out=_counters(entries, "out"), received=_counters(entries, "in"),
-            totals=totals, mark_users=self._users,
+            states=tuple(_state(family, rules[family], sets) for family in FAMILIES),
+            out=_counters(sets, "out"), received=_counters(sets, "in"),
+            totals=_totals(rules), host_pods=_host_pods(rules), mark_users=self._users,
         )
 
 
@@ -164,42 +110,78 @@ class MarkSampler:
             return reading
 
 
-def _state(family: int, rules: RulesReading, entries: Mapping[str, tuple[EntryReading, ...]]) -> MarkState:
-    """A jump in a wrong place, or doubled, stands behind the right ones: so they differ from those wanted."""
-    cluster = entries.get(f"{SET_PREFIX}cluster{family}", ())
+def _state(family: int, rules: ChainReading, sets: Mapping[str, SetReading]) -> MarkState:
+    """A jump of ours that stands behind a foreign rule is there, in a chain that is displaced."""
+    def entries(name: str) -> Iterable[SetEntry]:
+        found = sets.get(f"{SET_PREFIX}{name}{family}")
+        return found.entries if found else ()
+
     return MarkState(
         family=family, chains=rules.state.chains, rules=rules.state.rules,
         jumps=(*rules.state.jumps, *rules.stray),
-        cluster=tuple(sorted(entry.value for entry in cluster)),
-        pods=_pods(
-            entries.get(f"{SET_PREFIX}out{family}", ()), entries.get(f"{SET_PREFIX}in{family}", ())
-        ),
+        displaced=tuple(sorted({rule.chain for rule in (*rules.stray, *rules.ahead)})),
+        sets=tuple(_header(found.spec) for _, found in sorted(sets.items()) if found.spec.family == family),
+        cluster=tuple(sorted(entry.value for entry in entries("cluster"))),
+        pods=_pods(entries("out"), entries("in")),
     )
 
 
-def _pods(out: Iterable[EntryReading], received: Iterable[EntryReading]) -> tuple[PodEntry, ...]:
-    """One entry for each address in either set.
+def _header(spec: SetSpec) -> MarkSet:
+    return MarkSet(
+        name=spec.name, kind=spec.kind, counters=spec.counters, comment=spec.comment, skbinfo=spec.skbinfo
+    )
 
-    In one set only: minor 0, which no pod has, so that it is added again. Owners that differ: no comment
-    either, which no pod has, so that it is deleted first and nobody inherits counters.
-    """
+
+def _pods(out: Iterable[SetEntry], received: Iterable[SetEntry]) -> tuple[PodEntry, ...]:
+    """One entry for each address in either set."""
     outward = {entry.value: entry for entry in out}
     inward = {entry.value: entry for entry in received}
-    found = []
-    for address in sorted(outward.keys() | inward.keys()):
-        comments = {entry.comment for entry in (outward.get(address), inward.get(address)) if entry}
-        comment = comments.pop() if len(comments) == 1 else ""
-        whole = address in outward and address in inward and bool(comment)
-        there = outward.get(address)
-        found.append(
-            PodEntry(
-                address=address, minor=there.priority & 0xFFFF if whole and there else 0,
-                mark=there.mark if whole and there else 0, comment=comment,
-            )
-        )
-    return tuple(found)
+    return tuple(
+        _entry(address, outward.get(address), inward.get(address))
+        for address in sorted(outward.keys() | inward.keys())
+    )
 
 
-def _counters(entries: Mapping[str, tuple[EntryReading, ...]], direction: str) -> dict[str, Counter]:
-    names = [f"{SET_PREFIX}{direction}{family}" for family in FAMILIES]
-    return {entry.value: entry.counter for name in names for entry in entries.get(name, ())}
+def _entry(address: str, out: SetEntry | None, received: SetEntry | None) -> PodEntry:
+    """What both sets say of an address.
+
+    In one set only, or classed unlike: minor 0, which no pod has, so that it is added again. Owners that
+    differ: no comment, which no pod has, so that it is deleted first and nobody inherits counters.
+    """
+    there = [entry for entry in (out, received) if entry is not None]
+    comments = {entry.comment for entry in there}
+    classes = {(entry.priority, entry.mark) for entry in there}
+    comment = comments.pop() if len(comments) == 1 else ""
+    priority, mark = classes.pop() if len(classes) == 1 and len(there) == 2 and comment else (0, 0)
+    ours = priority >> 16 == HTB_MAJOR
+    return PodEntry(
+        address=address, minor=priority & 0xFFFF if ours else 0, mark=mark if ours else 0, comment=comment
+    )
+
+
+def _totals(rules: Mapping[int, ChainReading]) -> dict[str, Counter]:
+    """`<family> <comment>` of the rules that say `traffic=`."""
+    return {
+        f"{family} {comment}": counter
+        for family, reading in rules.items() for comment, counter in reading.by_comment.items()
+    }  # fmt: skip
+
+
+def _host_pods(rules: Mapping[int, ChainReading]) -> dict[str, Counter]:
+    """Uid of a hostNetwork pod -> what its rules of both families counted."""
+    found: dict[str, Counter] = {}
+    for reading in rules.values():
+        for rule, counter in zip(reading.state.rules, reading.counters, strict=True):
+            if rule.chain in LINE_CHAINS:
+                uid = rule.arguments.partition('--comment "')[2].partition('"')[0].rpartition("/")[2]
+                known = found.get(uid, Counter())
+                found[uid] = Counter(
+                    packets=known.packets + counter.packets, bytes=known.bytes + counter.bytes
+                )
+    found.pop("", None)
+    return found
+
+
+def _counters(sets: Mapping[str, SetReading], direction: str) -> dict[str, Counter]:
+    found = [sets.get(f"{SET_PREFIX}{direction}{family}") for family in FAMILIES]
+    return {entry.value: entry.counter for reading in found if reading for entry in reading.entries}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 import pytest
 
 from nodeagent.drivers.clock import SystemClock
+from nodeagent.drivers.ipset import SetEntry, SetReading, SetSpec
+from nodeagent.drivers.iptables import ChainReading
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
@@ -17,31 +18,24 @@ from nodeagent.signals import SignalKey, Unread
 from nodeagent.traffic import Counter, MarkReading, MarkState, PodEntry, Rule
 from tests.drivers.rig import HandClock, until
 
+COUNTING = Rule(chain="NODEAGENT-EGRESS", arguments='-m comment --comment "x traffic=y"')
 JUMP = Rule(chain="FORWARD", arguments="-o eth0 -j NODEAGENT-EGRESS")
 
 
-class Entry(NamedTuple):
-    """One entry of a set."""
-
-    value: str
-    priority: int = 0
-    mark: int = 0
-    comment: str = ""
-    counter: Counter = Counter()
-
-
-class Set(NamedTuple):
-    """One set."""
-
-    entries: tuple[Entry, ...]
+def sets(**entries: tuple[SetEntry, ...]) -> dict[str, SetReading]:
+    """Own sets by the last part of their names: `out4=(entry, ...)`."""
+    found = {}
+    for short, members in entries.items():
+        kind = "hash:net" if short.startswith("cluster") else "hash:ip"
+        spec = SetSpec(name=f"nodeagent-{short}", kind=kind, family=int(short[-1]), counters=True)
+        found[spec.name] = SetReading(spec=spec, entries=members)
+    return found
 
 
-class Rules(NamedTuple):
-    """One family's rules."""
-
-    state: MarkState
-    totals: dict[str, Counter]
-    stray: tuple[Rule, ...] = ()
+def entry(value: str = "a", comment: str = "n/a/u", priority: int = 0x4E0010, size: int = 0) -> SetEntry:
+    """An entry of class 4e:10 with a mark."""
+    counter = Counter(packets=1, bytes=size)
+    return SetEntry(value=value, priority=priority, mark=0x10000, comment=comment, counter=counter)
 
 
 class Kernel:
@@ -50,19 +44,25 @@ class Kernel:
     backend = "nft"
 
     def __init__(self) -> None:
-        self.sets: dict[str, Set] = {}
+        self.sets: dict[str, SetReading] = {}
         self.stray: tuple[Rule, ...] = ()
+        self.host_pods: tuple[Rule, ...] = ()
         self.scans = 0
         self.failing = ""
 
-    async def read(self, family: int | None = None) -> Rules | dict[str, Set]:
+    async def read(self, family: int | None = None) -> ChainReading | dict[str, SetReading]:
         """Rules of a family, or all sets."""
         if self.failing == ("sets" if family is None else f"rules{family}"):
             raise DriverError(ErrorKind.BUSY, self.failing, "read", "interrupted")
         if family is None:
             return self.sets
-        state = MarkState(family=family, chains=("NODEAGENT-EGRESS",), jumps=(JUMP,))
-        return Rules(state, {f"{family} total": Counter(packets=1, bytes=family)}, self.stray)
+        state = MarkState(
+            family=family, chains=("NODEAGENT-EGRESS",), jumps=(JUMP,), rules=(COUNTING, *self.host_pods)
+        )
+        counters = (Counter(packets=1, bytes=family),) * len(state.rules)
+        return ChainReading(
+            state=state, counters=counters, by_comment={"x traffic=y": counters[0]}, stray=self.stray
+        )
 
     async def mark_users(self, mask: int) -> tuple[str, ...]:
         """A foreign rule; the scan is counted."""
@@ -83,51 +83,68 @@ def read(kernel: Kernel) -> MarkReading:
 def test_rules_and_sets_become_one_reading() -> None:
     """Each family has its rules, prefixes and entries; counters come by address and by total."""
     kernel = Kernel()
-    kernel.sets = {
-        "nodeagent-cluster4": Set((Entry("192.168.0.0/16"), Entry("10.0.0.0/8"))),
-        "nodeagent-out4": Set((Entry("10.1.0.1", 0x4E0010, 0x10000, "n/a/u", Counter(packets=1, bytes=7)),)),
-        "nodeagent-in4": Set((Entry("10.1.0.1", 0x4E0010, 0x10000, "n/a/u", Counter(packets=2, bytes=9)),)),
-    }
+    kernel.sets = sets(
+        cluster4=(entry("192.168.0.0/16"), entry("10.0.0.0/8")),
+        out4=(entry("10.1.0.1", size=7),), in4=(entry("10.1.0.1", size=9),),
+    )
 
     reading = read(kernel)
     four, six = reading.states
 
     assert (four.family, four.cluster, four.jumps) == (4, ("10.0.0.0/8", "192.168.0.0/16"), (JUMP,))
     assert four.pods == (PodEntry(address="10.1.0.1", minor=0x10, mark=0x10000, comment="n/a/u"),)
+    assert [(one.name, one.kind) for one in four.sets] == [
+        ("nodeagent-cluster4", "hash:net"), ("nodeagent-in4", "hash:ip"), ("nodeagent-out4", "hash:ip"),
+    ]  # fmt: skip
     assert (six.family, six.cluster, six.pods) == (6, (), ())
     assert reading.out["10.1.0.1"].bytes == 7 and reading.received["10.1.0.1"].bytes == 9
-    assert {key: counter.bytes for key, counter in reading.totals.items()} == {"4 total": 4, "6 total": 6}
+    assert {key: counter.bytes for key, counter in reading.totals.items()} == {
+        "4 x traffic=y": 4, "6 x traffic=y": 6,
+    }  # fmt: skip
     assert reading.mark_users == ("-j MARK --set-xmark 0x10000/0xff0000",)
 
 
 @pytest.mark.parametrize(
-    ("out", "received", "entry"),
+    ("out", "received", "comment"),
     [
-        (Entry("a", 0x4E0010, 1, "x"), None, PodEntry(address="a", minor=0, comment="x")),
-        (None, Entry("a", 0x4E0010, 1, "x"), PodEntry(address="a", minor=0, comment="x")),
-        (Entry("a", 0x4E0010, 1, "x"), Entry("a", 0x4E0010, 1, "y"), PodEntry(address="a", minor=0)),
-        (Entry("a", 0x4E0010, 1, ""), Entry("a", 0x4E0010, 1, ""), PodEntry(address="a", minor=0)),
+        ((entry(),), (), "n/a/u"),
+        ((), (entry(),), "n/a/u"),
+        ((entry(),), (entry(priority=0x4E0011),), "n/a/u"),
+        ((entry(priority=0x10010),), (entry(priority=0x10010),), "n/a/u"),
+        ((entry(),), (entry(comment="n/b/v"),), ""),
+        ((entry(comment=""),), (entry(comment=""),), ""),
     ],
-    ids=["only out", "only in", "two owners", "no owner"],
+    ids=["only out", "only in", "two classes", "another major", "two owners", "no owner"],
 )
 def test_an_entry_that_is_not_whole_equals_no_wanted_one(
-    out: Entry | None, received: Entry | None, entry: PodEntry
+    out: tuple[SetEntry, ...], received: tuple[SetEntry, ...], comment: str
 ) -> None:
-    """In one set alone, or with two owners or none, it has a minor that no pod has."""
+    """Its minor is one that no pod has; it keeps its owner only where both sets name the same."""
     kernel = Kernel()
-    kernel.sets = {
-        "nodeagent-out4": Set((out,) if out else ()), "nodeagent-in4": Set((received,) if received else ()),
-    }  # fmt: skip
+    kernel.sets = sets(out4=out, in4=received)
 
-    assert read(kernel).states[0].pods == (entry,)
+    assert read(kernel).states[0].pods == (PodEntry(address="a", minor=0, comment=comment),)
 
 
-def test_a_stray_jump_makes_the_jumps_differ() -> None:
-    """A misplaced or doubled jump of ours stands behind the right ones."""
+def test_a_jump_behind_a_foreign_rule_displaces_its_chain() -> None:
+    """The jump is there, and its chain is named."""
     kernel = Kernel()
     kernel.stray = (JUMP,)
+    state = read(kernel).states[0]
 
-    assert read(kernel).states[0].jumps == (JUMP, JUMP)
+    assert (state.jumps, state.displaced) == ((JUMP, JUMP), ("FORWARD",))
+
+
+def test_pods_on_the_hosts_network_are_counted_by_their_rules() -> None:
+    """The uid ends the rule's comment; both families add up; other rules and unnamed ones do not count."""
+    kernel = Kernel()
+    path = "-m cgroup --path kubepods/pod1"
+    kernel.host_pods = (
+        Rule(chain="NODEAGENT-HOST-PODS", arguments=f'{path} -m comment --comment "n/a/uid1"'),
+        Rule(chain="NODEAGENT-HOST-PODS", arguments=path),
+    )
+
+    assert read(kernel).host_pods == {"uid1": Counter(packets=2, bytes=10)}
 
 
 def test_other_users_of_the_mark_are_looked_for_seldom() -> None:

@@ -27,6 +27,9 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")
 _NEXT_HOP = struct.Struct("=HBBi")
 _BRIDGE_FAMILY = 7
+_ETHERNET = 1
+ETHERNET_HEADER_BYTES = 14
+"""Netfilter counts bytes from the IP header on; so do counters of pods here."""
 _MAIN_TABLE, _UNICAST = 254, 1
 _KERNEL_PROTOCOL, _ADVERTISED_PROTOCOL = 2, 9
 _IFF_UP, _UNKNOWN_STATE, _UP_STATE = 0x1, 0, 6
@@ -50,6 +53,9 @@ class Device(NamedTuple):
     operational: bool
     rx_bytes: int
     tx_bytes: int
+    rx_header_bytes: int = 0
+    """Ethernet headers among the bytes received: one for each packet, also for a super-packet."""
+    tx_header_bytes: int = 0
 
 
 class Route(NamedTuple):
@@ -109,19 +115,21 @@ class LinkReader:
 async def _devices() -> list[Device]:
     found = []
     for message in await netlink.dump(netlink.GET_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
-        _, _, index, flags, _ = _LINK.unpack_from(message.data, message.at)
+        _, type_, index, flags, _ = _LINK.unpack_from(message.data, message.at)
         attributes = message.attributes(_LINK.size)
         info = attributes.get(18, b"")
         kind = netlink.parse_attributes(info, 0, len(info)).get(1, b"")
         statistics = attributes.get(23, b"")
-        received, sent = struct.unpack_from("=QQ", statistics, 16) if len(statistics) >= 32 else (0, 0)
+        counts = struct.unpack_from("=QQQQ", statistics) if len(statistics) >= 32 else (0, 0, 0, 0)
+        header_bytes = ETHERNET_HEADER_BYTES if type_ == _ETHERNET else 0
         state = (attributes.get(16) or b"\0")[0]
         found.append(
             Device(
                 ifindex=index, name=_text(attributes.get(3, b"")), kind=_text(kind),
                 mtu=_number(attributes.get(4)),
                 operational=bool(flags & _IFF_UP) and state in (_UNKNOWN_STATE, _UP_STATE),
-                rx_bytes=received, tx_bytes=sent,
+                rx_bytes=counts[2], tx_bytes=counts[3],
+                rx_header_bytes=header_bytes * counts[0], tx_header_bytes=header_bytes * counts[1],
             )
         )
     return found
@@ -228,7 +236,8 @@ async def _pod_links(
         seen.setdefault(index, set()).add(owners[address])
     return tuple(
         PodLink(name=devices[index].name, address=address,
-                rx_bytes=devices[index].rx_bytes, tx_bytes=devices[index].tx_bytes)
+                rx_bytes=max(0, devices[index].rx_bytes - devices[index].rx_header_bytes),
+                tx_bytes=max(0, devices[index].tx_bytes - devices[index].tx_header_bytes))
         for address, index in sorted(at.items())
         if len(seen[index]) == 1
     )  # fmt: skip
