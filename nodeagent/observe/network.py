@@ -67,7 +67,7 @@ class LinkSampler:
                 self._listen()
                 self._wake.clear()
                 began_seconds = self._clock.monotonic_seconds()
-                await self._read()
+                await self.read_now()
                 self._took_seconds = self._clock.monotonic_seconds() - began_seconds
                 await self._wait()
         finally:
@@ -104,7 +104,8 @@ class LinkSampler:
         pods = [pod for pod in reading.value.pods if not pod.host_network and not pod.finished]
         return {address: pod.uid for pod in pods for address in pod.addresses}
 
-    async def _read(self) -> None:
+    async def read_now(self) -> None:
+        """Read and put the links, or why they could not be read, on the board."""
         before = self._board.readings().get(SignalKey(SIGNAL, NODE))
         devices = self._reader.devices
         value: LinkState | Unread
