@@ -6,10 +6,27 @@ Empty tables whose policies all accept are left out: the kernel makes them when 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Protocol
 
 _SAVES = ("iptables-legacy-save", "iptables-nft-save", "ip6tables-legacy-save", "ip6tables-nft-save")
+_MARK = "== "
+_SCRIPT = """
+show() { echo "== $*"; "$@" 2>/dev/null; }
+for program in iptables ip6tables; do show $program-legacy-save; show $program-nft-save; done
+show nft list ruleset
+show ipset save
+for device in $(ip -o link | sed 's/^[0-9]*: //; s/[:@].*//'); do
+    show tc qdisc show dev $device
+    show tc class show dev $device
+    show tc filter show dev $device
+    case $(tc qdisc show dev $device) in
+        *clsact*|*ingress*) show tc filter show dev $device ingress; show tc filter show dev $device egress;;
+    esac
+done
+show ip -d -o link
+show ip -o -4 addr
+for family in -4 -6; do show ip $family rule; show ip $family route; done
+"""
 _VOLATILE = re.compile(r" (packets|bytes|timeout) \d+")
 _LINK_VOLATILE = re.compile(r"\blink-netnsid \d+|\bnumtxqueues .*|\bpromiscuity .*")
 
@@ -23,15 +40,24 @@ class Commands(Protocol):
 
 def dump(world: Commands, namespace: str = "node") -> str:
     """iptables of both backends and families, native nft, ipset, tc, links, addresses, rules of routing."""
-    parts = [(save, "\n".join(tables(world.command(namespace, save)))) for save in _SAVES]
-    parts.append(("nft", _without_compat(world.command(namespace, "nft", "list", "ruleset", check=False))))
-    parts.append(("ipset", _sets(world.command(namespace, "ipset", "save"))))
-    for what in (("qdisc",), ("class",), ("filter",)):
-        parts += [(f"tc {what[0]} {device}", text) for device, text in _tc(world, namespace, what[0])]
-    parts.append(("links", _LINK_VOLATILE.sub("", world.command(namespace, "ip", "-d", "-o", "link"))))
-    for words in (("-o", "-4", "addr"), ("-4", "rule"), ("-6", "rule"), ("-4", "route"), ("-6", "route")):
-        parts.append((" ".join(words), world.command(namespace, "ip", *words)))
-    return "".join(f"== {title}\n{text.strip()}\n" for title, text in parts)
+    whole = world.command(namespace, "sh", "-c", _SCRIPT)
+    kept = []
+    for section in whole.removeprefix(_MARK).split(f"\n{_MARK}"):
+        title, _, text = section.partition("\n")
+        text = _lasting(title, text).strip()
+        if text:
+            kept.append(f"{_MARK}{title}\n{text}\n")
+    return "".join(kept)
+
+
+def _lasting(title: str, text: str) -> str:
+    if title in _SAVES:
+        return "\n".join(tables(text))
+    if title == "nft list ruleset":
+        return _without_compat(text)
+    if title == "ipset save":
+        return "\n".join(sorted(_VOLATILE.sub("", line) for line in text.splitlines()))
+    return _LINK_VOLATILE.sub("", text)
 
 
 def tables(saved: str) -> list[str]:
@@ -54,17 +80,3 @@ def _without_compat(ruleset: str) -> str:
     own = re.compile(r"table (ip|ip6) (raw|mangle|nat|filter|security) ")
     blocks = [block for block in re.split(r"(?m)^(?=table )", ruleset) if block.startswith("table")]
     return re.sub(r"packets \d+ bytes \d+", "", "".join(block for block in blocks if not own.match(block)))
-
-
-def _sets(saved: str) -> str:
-    return "\n".join(sorted(_VOLATILE.sub("", line) for line in saved.splitlines()))
-
-
-def _tc(world: Commands, namespace: str, what: str) -> Iterator[tuple[str, str]]:
-    for line in world.command(namespace, "ip", "-o", "link").splitlines():
-        device = line.split(": ")[1].split("@")[0]
-        parents = ((), ("ingress",), ("egress",)) if what == "filter" else ((),)
-        for parent in parents:
-            shown = world.command(namespace, "tc", what, "show", "dev", device, *parent, check=False)
-            if shown.strip():
-                yield f"{device} {' '.join(parent)}", shown

@@ -45,6 +45,8 @@ class LegacyRules(Rules):
             _apply(table, family, change)
 
     async def _write_line(self, family: int, chain: str, arguments: str, *, delete: bool) -> None:
+        if not delete:
+            _expect_lasting(arguments)
         with self._table(family) as table:
             target = iptc.Chain(table, chain)
             rule = _built(family, target, arguments)
@@ -109,9 +111,20 @@ def _apply(table: Any, family: int, change: Change) -> None:
     for chain, rules in change.fill.items():
         target = iptc.Chain(table, chain)
         for arguments in rules:
+            _expect_lasting(arguments)
             target.append_rule(_built(family, target, arguments))
     for chain in change.drop:
         table.delete_chain(chain)
+
+
+def _expect_lasting(arguments: str) -> None:
+    """Refuse a match on a cgroup: the kernel checks every rule of the table again at each write by anybody.
+
+    Once the cgroup has ended, that check fails, and with it every write of the table by every agent.
+    """
+    if any(segment[:2] == ("-m", "cgroup") for segment in segments(arguments)):
+        detail = "legacy iptables cannot be written any more while a rule names a cgroup that has ended"
+        raise DriverError(ErrorKind.ABSENT, TABLE, "write rules", detail)
 
 
 def _unlink(table: Any, chain: str) -> None:

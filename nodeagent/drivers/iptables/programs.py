@@ -29,7 +29,8 @@ _KINDS = (
     (ErrorKind.BUSY, ("holding the xtables lock", "Resource temporarily unavailable", "does a matching rule",
                       "Interrupted system call", "Device or resource busy")),
     (ErrorKind.ABSENT, ("doesn't exist", "does not exist", "Couldn't load", "No such file or directory",
-                        "Protocol not supported", "Operation not supported", "No chain/target/match")),
+                        "Protocol not supported", "Operation not supported", "No chain/target/match",
+                        "invalid value")),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from nodeagent.drivers.iptables import marks
 from nodeagent.drivers.iptables.difference import Change, difference, line_changes
-from nodeagent.drivers.iptables.programs import Backend, kind_of, saved_mangle
+from nodeagent.drivers.iptables.programs import Backend, saved_mangle
 from nodeagent.drivers.iptables.reading import ChainReading, reading_of
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.traffic import MarkState, Rule
@@ -33,8 +33,8 @@ class RuleWriter(Protocol):
     async def ensure_lines(self, family: int, chain: str, rules: tuple[Rule, ...]) -> dict[str, DriverError]:
         """Make the rules of an own chain those given, one write each, in any order; what was refused.
 
-        A refused rule is keyed by its arguments (absent: its cgroup is gone). Raises only when the chain
-        cannot be read, or is not there (absent).
+        A refused rule is keyed by its arguments (absent: its cgroup is gone, or this backend takes no cgroup
+        rules: legacy). Raises only when the chain cannot be read, or is not there (absent).
         """
 
     async def remove(self, family: int) -> tuple[str, ...]:
@@ -96,6 +96,6 @@ class Rules(abc.ABC):
 
 def _gone_cgroup(error: DriverError, arguments: str) -> DriverError:
     """The kernel says only "invalid argument" when the path of a cgroup match does not exist."""
-    if "-m cgroup" not in arguments or kind_of(error.detail) is not ErrorKind.INVALID:
+    if "-m cgroup" not in arguments or error.kind is not ErrorKind.INVALID:
         return error
     return DriverError(ErrorKind.ABSENT, error.target, error.op, f"no such cgroup ({error.detail})")
