@@ -10,7 +10,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent.decide.marks import HOST_PODS
+from nodeagent.decide.marks import CHAINS, HOST_PODS
 from nodeagent.model import Op
 from nodeagent.traffic import Counter, MarkReading, MarkSet, MarkState, PodEntry, Rule
 
@@ -209,7 +209,7 @@ class Kernel:
         return all(
             f.members.get(f"nodeagent-cluster{number}")
             for number, f in self.families.items()
-            for chain, rules in f.chains.items() if chain != HOST_PODS and rules
+            for chain, rules in f.chains.items() if chain in CHAINS and chain != HOST_PODS and rules
         )
 
     def send(self, number: int, address: str, sent: int) -> None:

@@ -52,7 +52,7 @@ class Bench:
         case, at = self.case(beginning), now(self.seconds, boot_id=self.boot_id)
         given = CheckInput(
             snapshot=snapshot(case.readings, at=at, read_at_seconds=self.read_at_seconds),
-            memory=case.memory,
+            memory=_ended(case.memory, self.read_at_seconds),
             limits=effective_limits(self.check, self.settings) | dict(case.limits),
             gpu_wanted=True,
             gpu_expected_count=case.gpu_expected_count,
@@ -82,6 +82,15 @@ class Bench:
         for _ in range(int(seconds / POLL_SECONDS)):
             hold = self.poll("healthy")
         return hold
+
+
+def _ended(memory: Memory, seconds: float) -> Memory:
+    """Memory whose stretch of traffic ends with this poll, where it has one."""
+    if memory.traffic.window is None:
+        return memory
+    window = msgspec.structs.replace(memory.traffic.window, ended_seconds=seconds)
+    traffic = msgspec.structs.replace(memory.traffic, window=window)
+    return msgspec.structs.replace(memory, traffic=traffic)
 
 
 every_check = pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
