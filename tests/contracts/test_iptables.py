@@ -12,7 +12,7 @@ from nodeagent.drivers.iptables import canonical
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.traffic import MarkState, Rule
 from tests.contracts.iptables_rig import EGRESS, HOST_OUT, HOST_PODS, PROGRAM, Node, cgroup, wanted
-
+from tests.netns.world import INTERNET
 
 TOTAL = "iptables-exporter node traffic=internet-out"
 
