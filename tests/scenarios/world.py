@@ -98,6 +98,9 @@ def healthy_gpu(pci_address: str) -> dict[str, Any]:
     }
 
 
+NETWORK_OFF = Unread(kind=ErrorKind.ABSENT, reason="network is off by configuration")
+
+
 def healthy() -> dict[str, Any]:
     """Everything that a node with two GPUs shows when nothing is wrong; both GPUs run a job."""
     log = KernelLogStatus(
@@ -116,6 +119,8 @@ def healthy() -> dict[str, Any]:
         "clock.sync": clock(),
         "kubelet.health": KubeletHealth(healthy=True, detail="ok"),
         "kernel_log": log,
+        "net.links": NETWORK_OFF,
+        "net.marks": NETWORK_OFF,
         "state_file": StateFileStatus(writable=True),
     }
 
