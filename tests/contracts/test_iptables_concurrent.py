@@ -29,7 +29,8 @@ def locked(node: Node) -> Iterator[None]:
 
 def foreign_writer(node: Node, family: int) -> subprocess.Popen[bytes]:
     """Another agent that appends its rules one by one, each waiting for its turn."""
-    rule = f"{PROGRAM[family]}-{node.backend} -w -t mangle -A KUBE-PROXY-CANARY -m comment --comment theirs-$n"
+    program = f"{PROGRAM[family]}-{node.backend} -w -t mangle"
+    rule = f"{program} -A KUBE-PROXY-CANARY -m comment --comment theirs-$n"
     script = f"for n in $(seq {WRITES}); do {rule} || exit 1; done"
     return node.world.start("node", ["sh", "-c", script])
 

@@ -44,14 +44,13 @@ def test_the_bits_of_a_rule(rule: str) -> None:
 def test_overlaps_are_found_in_both_backends_and_families(node: Node) -> None:
     """Neighbours in the one, a rule in the other: each is named with the program that lists it."""
     other = "nft" if node.backend == "legacy" else "legacy"
-    node.world.command(
-        "node", f"ip6tables-{other}", "-t", "nat", "-A", "OUTPUT", "-j", "MARK", "--set-xmark", "0x80000/0x80000"
-    )  # fmt: skip
+    mark = ("-j", "MARK", "--set-xmark", "0x80000/0x80000")
+    node.world.command("node", f"ip6tables-{other}", "-t", "nat", "-A", "OUTPUT", *mark)
     node.ensure(wanted(4))
     users = node.mark_users(0x0FFF0000)
     assert f"ip6tables-{other} -t nat -A OUTPUT -j MARK --set-xmark 0x80000/0x80000" in users
     calico = [user for user in users if "cali-" in user]
-    assert sorted({user.split()[0] for user in calico}) == [f"ip6tables-{node.backend}", f"iptables-{node.backend}"]
+    assert {user.split()[0] for user in calico} == {f"ip6tables-{node.backend}", f"iptables-{node.backend}"}
     assert not any("NODEAGENT" in user for user in users)
     node.world.command("node", f"ip6tables-{other}", "-t", "nat", "-D", "OUTPUT", "1")
 
@@ -63,5 +62,6 @@ def test_a_bit_that_nobody_uses_is_free(node: Node) -> None:
         node.iptables(family, "-F", "CILIUM_PRE_mangle")
     assert node.mark_users(0x20000000) == ()
     rule = ("-i", "cilium+", "-m", "comment", "--comment", "cilium: transparent")
+    mark = ("-j", "MARK", "--set-xmark", "0x200/0xffffffff")
     for family in (4, 6):
-        node.iptables(family, "-A", "CILIUM_PRE_mangle", *rule, "-j", "MARK", "--set-xmark", "0x200/0xffffffff")
+        node.iptables(family, "-A", "CILIUM_PRE_mangle", *rule, *mark)

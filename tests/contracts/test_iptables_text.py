@@ -1,4 +1,4 @@
-"""The language of iptables-save: one spelling for each rule, and nothing that is not understood is dropped."""
+"""The language of iptables-save: one spelling for each rule, and nothing in it is dropped."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ SPELLINGS = {
     ],
     '-j CLASSIFY --set-class 4e:f': ["-j CLASSIFY --set-class 004e:000f", "-j CLASSIFY --set-class 4E:F"],
     '-j SET --map-set a src --map-mark --map-prio': ["-j SET --map-set a src --map-prio --map-mark"],
-    '-m cgroup --path a/b.slice -m comment --comment "x"': ['-m comment --comment x -m cgroup --path "a/b.slice"'],
+    '-m cgroup --path a/b.slice -j X': ['-j X -m cgroup --path "a/b.slice"'],
     '-m cgroup --path "pod 1" -j X': ['-j X -m cgroup --path "pod 1"'],
     '-m comment --comment "say \\"hi\\" \\\\"': ['-m comment --comment "say \\"hi\\" \\\\"'],
     '! -i eth0 -j X': ["-j X ! -i eth0"],
     '-m set ! --match-set a src -j X': ["-j X -m set ! --match-set a src"],
 }  # fmt: skip
 DIFFERENT = [
-    ("-o eth0 -j X", "-i eth0 -j X"), ("-o eth0 -j X", "! -o eth0 -j X"), ("-o eth0 -j X", "-o eth0 -p tcp -j X"),
+    ("-o eth0 -j X", "-i eth0 -j X"), ("-o eth0 -j X", "! -o eth0 -j X"),
+    ("-o eth0 -j X", "-o eth0 -p tcp -j X"),
     ("-m set --match-set a src", "-m set ! --match-set a src"), ("-j X", "-g X"), ("-j X", ""),
     ("-j CLASSIFY --set-class 4e:f", "-j CLASSIFY --set-class 4e:f0"),
     ('-m comment --comment "a b"', '-m comment --comment "a  b"'),
