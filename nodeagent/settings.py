@@ -147,6 +147,8 @@ class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0x0FFF0000
     """Bits of the packet mark that may carry a pod's value. 0, or bits that somebody else uses: classes
     without marks."""
+    pod_metrics: bool = False
+    """Metrics per pod, too; without it per namespace only, which does not grow with pods."""
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):

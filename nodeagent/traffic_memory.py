@@ -39,6 +39,8 @@ class DriftMemory(Struct, frozen=True, kw_only=True):
     """Parts that differ now although they were settled."""
     repairs: dict[str, tuple[float, ...]] = {}
     """Part -> CLOCK_MONOTONIC seconds of the latest repairs."""
+    repaired_count: int = 0
+    """Repairs of this boot."""
     last_seconds: float | None = None
     """CLOCK_MONOTONIC of the reading that last showed a drift."""
     last_parts: tuple[str, ...] = ()

@@ -51,6 +51,7 @@ def step(
             repairs[part] = latest[-CONTESTED_REPAIRS:]
     return msgspec.structs.replace(
         memory, settled={**(kept if unread else {}), **settled}, open=tuple(drifted), repairs=repairs,
+        repaired_count=memory.repaired_count + len(drifted) - len(waiting),
         last_seconds=read_at_seconds if drifted else memory.last_seconds,
         last_parts=tuple(drifted[:8]) if drifted else memory.last_parts,
     ), frozenset(waiting)

@@ -8,6 +8,7 @@ carries a meaning that a word does not.
 from __future__ import annotations
 
 from nodeagent.model import State
+from nodeagent.report.render_net import render_network
 from nodeagent.report.rows import SHORTEST_SENTENCE, UNCUT, check_table, trouble_lines
 from nodeagent.report.schema import (
     CheckReport,
@@ -200,6 +201,7 @@ def _sections(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
     lines += [("Waiting", _waiting(call)) for call in report.pending_calls if verbose or _is_slow(call)]
     lines += _worker_lines(report, verbose)
     lines += [("Taint", _taint(report, i)) for i in range(max(1, len(report.taint.wanted)))]
+    lines += _network_lines(report, verbose)
     lines += _log_lines(report, verbose) + _upkeep_lines(report, verbose)
     return lines + [("Next" if i == 0 else "", command) for i, command in enumerate(report.next)]
 
@@ -269,6 +271,14 @@ def _taint(report: StatusReport, index: int) -> str:
     taint = report.taint.wanted[index]
     verb = "would set" if aside else "set"
     return f"{verb} {taint.key}={taint.value}:{taint.effect}{aside}"
+
+
+def _network_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
+    """Nothing where there are no pods to mark: most of what is off was never wanted."""
+    network = report.network
+    if network is None or not network.pods_source or (network.mode == "off" and not verbose):
+        return []
+    return [("Network", render_network(network))]
 
 
 def _log_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:

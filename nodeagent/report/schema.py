@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from nodeagent.model import NodeClass, State
+from nodeagent.report.net_schema import NetDiffReport, NetShowReport, NetTopReport, NetworkStatus
 
 STATUS_SCHEMA = "nodeagent/status/v1"
 CHECK_SCHEMA = "nodeagent/check/v1"
@@ -254,6 +255,8 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     pending_calls: list[PendingCall]
     kernel_log: KernelLogSummary | None
     state_file: StateFileSummary | None
+    network: NetworkStatus | None = None
+    """Marking and counting of pods' traffic."""
     config: ConfigSummary
     inbox_dropped: int
     """Events lost because more happened at once than the inbox holds."""
@@ -302,7 +305,7 @@ class HistoryReport(Struct, frozen=True, kw_only=True):
     """Oldest first."""
 
 
-Report = StatusReport | CheckReport | HistoryReport
+Report = StatusReport | CheckReport | HistoryReport | NetTopReport | NetShowReport | NetDiffReport
 
 _EXIT_CODES = {State.OK: 0, State.WARNING: 1, State.CRITICAL: 2, State.UNKNOWN: 3}
 

@@ -14,6 +14,7 @@ from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
 from nodeagent.report.given import ReportInput, pending_seconds, read, rfc3339, target_label, worker_states
 from nodeagent.report.gpus import gpu_status
+from nodeagent.report.net_status import network_status
 from nodeagent.report.schema import (
     RAISED,
     SEVERITY,
@@ -76,6 +77,7 @@ def build_status(given: ReportInput) -> StatusReport:
         pending_calls=_pending_calls(given),
         kernel_log=_kernel_log(given),
         state_file=_state_file(given),
+        network=network_status(given),
         config=ConfigSummary(files=list(given.config_files), reload_error=given.config_error),
         inbox_dropped=given.snapshot.inbox_dropped,
         dry_run=given.settings.node.dry_run,
