@@ -23,6 +23,8 @@ need_to_test() {
     command_from gcc gcc
     file_from /usr/include/stdio.h libc6-dev
     command_from git git
+    python3 -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+        2>/dev/null || missing="$missing python3-dev"
     command_from unshare util-linux
     command_from mount mount
     command_from ip iproute2

@@ -51,7 +51,7 @@ def open_rules(backend: Backend) -> RuleWriter:
     try:
         legacy = importlib.import_module("nodeagent.drivers.iptables.legacy")
     except Exception as error:
-        detail = f"python-iptables cannot be loaded: {error}"
+        detail = f"python-iptables cannot be loaded ({error}); pip install 'nodeagent[legacy]' brings it"
         raise DriverError(ErrorKind.ABSENT, "python-iptables", "load", detail) from error
     writer: RuleWriter = legacy.LegacyRules(backend)
     return writer
