@@ -12,13 +12,15 @@ import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Iterable
+import struct
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 from pyroute2 import AsyncIPSet
 from pyroute2.netlink import NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_REQUEST
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.nfnetlink import NFNL_SUBSYS_IPSET, nfgen_msg
 from pyroute2.netlink.nfnetlink import ipset as kernel
 
 from nodeagent.errors import DriverError, ErrorKind
@@ -40,6 +42,9 @@ _REVISIONS = {
 """Revision of each set type that brought a feature; other agents' older tools choke on higher ones."""
 _FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 _ADDRESS = {4: "IPSET_ATTR_IPADDR_IPV4", 6: "IPSET_ATTR_IPADDR_IPV6"}
+_HEADER, _PRIORITY, _MARK = struct.Struct("=HH"), struct.Struct(">HH"), struct.Struct(">II")
+_IP, _CIDR, _BYTES, _PACKETS, _COMMENT, _SKBMARK, _SKBPRIO = 1, 3, 24, 25, 26, 27, 28
+"""Attributes of an entry, as in the kernel's ip_set.h."""
 _FLAGS = {
     "counters": kernel.IPSET_FLAG_WITH_COUNTERS,
     "comment": kernel.IPSET_FLAG_WITH_COMMENT,
@@ -200,7 +205,7 @@ async def _read_once(sets: Any, name: str, flags: int | None) -> SetReading | No
             reported = data.get_attr("IPSET_ATTR_ELEMENTS")
         held = message.get_attr("IPSET_ATTR_ADT")
         if held is not None:
-            entries += [_decoded(entry) for entry in held.get_attrs("IPSET_ATTR_DATA")]
+            entries += _decoded(held)
     if header is None:
         return None
     if flags is None and reported is not None and reported != len(entries):
@@ -208,7 +213,7 @@ async def _read_once(sets: Any, name: str, flags: int | None) -> SetReading | No
     data = header.get_attr("IPSET_ATTR_DATA")
     return SetReading(
         spec=_spec(name, header, data),
-        entries=tuple(sorted(entries, key=lambda entry: _numeric(entry.value))),
+        entries=tuple(sorted(entries, key=_numeric)),
         references=data.get_attr("IPSET_ATTR_REFERENCES") or 0,
     )
 
@@ -229,33 +234,64 @@ def _spec(name: str, header: Any, data: Any) -> SetSpec:
     )
 
 
-def _decoded(entry: Any) -> SetEntry:
-    address = entry.get_attr("IPSET_ATTR_IP_FROM") or entry.get_attr("IPSET_ATTR_IP")
-    text = address.get_attr(_ADDRESS[4]) or address.get_attr(_ADDRESS[6])
-    length = entry.get_attr("IPSET_ATTR_CIDR")
-    major, minor = _pair(entry, "IPSET_ATTR_SKBPRIO")
-    mark, mask = _pair(entry, "IPSET_ATTR_SKBMARK")
-    value = ipaddress.ip_address(text) if length is None else ipaddress.ip_network((text, length))
+_ListMessage: Any = type(
+    "_ListMessage",
+    (nfgen_msg,),
+    {
+        "cadt_data": kernel.ipset_msg.cadt_data,
+        "nla_map": tuple(
+            (name, {"IPSET_ATTR_ADT": "cdata", "IPSET_ATTR_DATA": "cadt_data"}.get(name, kind))
+            for name, kind in kernel.ipset_msg.nla_map
+        ),
+    },
+)
+"""A message of a dump whose entries stay bytes: with the library's own decoder the sets of 250 pods take a
+tenth of a second, with the one below a tenth of that."""
+
+
+def _decoded(held: bytes) -> Iterator[SetEntry]:
+    """Entries of an IPSET_ATTR_ADT; _Partial when one cannot be read."""
+    for _, entry in _attributes(held):
+        try:
+            yield _entry(dict(_attributes(entry)))
+        except (KeyError, IndexError, ValueError, struct.error) as error:
+            raise _Partial from error
+
+
+def _entry(found: dict[int, bytes]) -> SetEntry:
+    _, packed = next(_attributes(found[_IP]), (0, b""))
+    address = ipaddress.ip_address(packed)
+    major, minor = _PRIORITY.unpack(found[_SKBPRIO]) if _SKBPRIO in found else (0, 0)
+    mark, mask = _MARK.unpack(found[_SKBMARK]) if _SKBMARK in found else (0, 0)
     return SetEntry(
-        value=str(value),
+        value=f"{address}/{found[_CIDR][0]}" if _CIDR in found else str(address),
         priority=major << 16 | minor,
         mark=mark,
         mark_mask=mask,
-        comment=entry.get_attr("IPSET_ATTR_COMMENT") or "",
+        comment=found.get(_COMMENT, b"").rstrip(b"\0").decode("utf-8", "replace"),
         counter=Counter(
-            packets=entry.get_attr("IPSET_ATTR_PACKETS") or 0, bytes=entry.get_attr("IPSET_ATTR_BYTES") or 0
+            packets=int.from_bytes(found.get(_PACKETS, b""), "big"),
+            bytes=int.from_bytes(found.get(_BYTES, b""), "big"),
         ),
     )
 
 
-def _pair(entry: Any, name: str) -> tuple[int, int]:
-    value = entry.get_attr(name)
-    return (value[0], value[1]) if value else (0, 0)
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and payload of each netlink attribute; _Partial when the bytes end inside one."""
+    at = 0
+    while at < len(data):
+        if at + _HEADER.size > len(data):
+            raise _Partial
+        size, kind = _HEADER.unpack_from(data, at)
+        if size < _HEADER.size or at + size > len(data):
+            raise _Partial
+        yield kind & 0x3FFF, data[at + _HEADER.size : at + size]
+        at += (size + 3) & ~3
 
 
-def _numeric(value: str) -> tuple[int, int]:
-    network = ipaddress.ip_network(value)
-    return int(network.network_address), network.prefixlen
+def _numeric(entry: SetEntry) -> tuple[int, int]:
+    address, _, length = entry.value.partition("/")
+    return int(ipaddress.ip_address(address)), int(length or 0)
 
 
 # --------------------------------------------------------------------------- writing
@@ -333,6 +369,7 @@ async def _session(op: str, target: str, revision: int | None = None) -> AsyncIt
     """A socket, a deadline, and every failure as a DriverError."""
     try:
         async with asyncio.timeout(DEADLINE_SECONDS), AsyncIPSet(attr_revision=revision) as sets:
+            sets.register_policy(NFNL_SUBSYS_IPSET << 8 | kernel.IPSET_CMD_LIST, _ListMessage)
             yield sets
     except TimeoutError as error:
         raise DriverError(ErrorKind.TIMEOUT, target, op, f"no answer after {DEADLINE_SECONDS:g} s") from error
