@@ -31,6 +31,7 @@ need_to_test() {
     command_from iptables-nft iptables
     command_from ipset ipset
     command_from nft nftables
+    command_from strace strace
     command_from ps procps
     file_from /lib/systemd/systemd systemd
     command_from systemd-sysusers systemd

@@ -1,0 +1,28 @@
+"""The daemon with other periods than its own, so that a test need not wait for a minute to pass.
+
+`python -m tests.netns.quick_daemon MODULE.NAME=VALUE ... -- ARGUMENTS`: constants of the package by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+
+def patch(words: list[str]) -> None:
+    """Set each constant; one that does not exist is an error, so that a test cannot patch nothing."""
+    for word in words:
+        path, _, value = word.partition("=")
+        module, _, name = path.rpartition(".")
+        target = importlib.import_module(f"nodeagent.{module}")
+        getattr(target, name)
+        setattr(target, name, float(value))
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--")
+    patch(sys.argv[1:at])
+    sys.argv[1:] = sys.argv[at + 1 :]
+    from nodeagent.cli import main
+
+    sys.exit(main())
