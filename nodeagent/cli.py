@@ -26,6 +26,7 @@ _MODULES = {
     "check": "nodeagent.cli_reading",
     "history": "nodeagent.cli_reading",
     "explain": "nodeagent.cli_explain",
+    "net": "nodeagent.cli_net",
     "gpu": "nodeagent.cli_gpu",
     "config": "nodeagent.cli_config",
     "version": "nodeagent.cli_config",
@@ -122,6 +123,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     commands["explain"].add_argument(
         "what", metavar="WHAT", nargs="+", help="a check id, `xid 79` or `sxid 12028`"
     )
+    commands |= _add_net(commands["net"], common)
     commands |= _add_gpu(commands["gpu"], common)
     commands |= _add_config(commands["config"], common)
     return parser, commands
@@ -148,6 +150,24 @@ def _add_gpu(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
     repaired.add_argument("target", metavar="TARGET", help="PCI address, like 0000:4e:00.0")
     repaired.add_argument("--reason", metavar="TEXT", required=True, help="who repaired what")
     return {"gpu release": release, "gpu resume": resume, "gpu repaired": repaired}
+
+
+def _add_net(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    top = verbs.add_parser("top", parents=[common], help="pods by traffic, live; s sort, / filter, q quit")
+    top.add_argument("--once", action="store_true", help="one table, rates over two seconds")
+    top.add_argument("--namespaces", action="store_true", help="one line for each namespace")
+    show = verbs.add_parser("show", parents=[common], help="a pod's addresses, class, mark and counters")
+    show.add_argument("pod", metavar="POD", help="namespace/name or uid")
+    diff = verbs.add_parser("diff", parents=[common], help="what is not yet as wanted; exit 1 when anything")
+    cleanup = verbs.add_parser("cleanup", parents=[common], help="take away all rules and sets of ours")
+    cleanup.add_argument("--dry-run", action="store_true", help="say what would go, remove nothing")
+    cleanup.add_argument("--yes", action="store_true", help="even while an agent runs")
+    for verb in (top, show, diff, cleanup):
+        verb.add_argument("--json", action="store_true", help="one JSON object")
+    for verb in (top, diff):
+        verb.add_argument("-v", "--verbose", action="store_true", help="nothing cut, every part")
+    return {"net top": top, "net show": show, "net diff": diff, "net cleanup": cleanup}
 
 
 def _add_config(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
@@ -191,6 +211,7 @@ def _clear(message: str, parser: _Parser) -> str:
 _MISSING = {
     "COMMAND": "; try nodeagent status",
     "WHAT": "; name a check id, `xid 79` or `sxid 12028`",
+    "POD": "; name a pod like namespace/name, or its uid",
     "--reason": "; say who repaired what, like --reason 'board replaced, ticket 123'",
 }
 
@@ -214,13 +235,17 @@ _COMMANDS = {
     "check": "read now and show every check; changes nothing",
     "explain": "what a check, an Xid or an SXid means, what is seen now, what to do",
     "history": "changes of state, oldest first",
+    "net": "pods' traffic: top, show POD, diff, cleanup",
     "gpu": "let go of the GPUs for a reset, take them back, report a repair",
     "config": "show or judge the configuration",
     "version": "print the version",
 }
-_DESCRIPTION = "Watches this node's GPUs, driver and disks; says what is wrong, since when, and what to do."
+_DESCRIPTION = (
+    "Watches this node's GPUs, driver, disks and pods' traffic; says what is wrong, since when, what to do."
+)
 _EPILOG = """\
 exit codes: status and check: 0 ok, 1 warning, 2 critical, 3 unknown or no agent;
+            net diff: 0 nothing pending, 1 something is;
             64 usage, 69 no agent (other commands), 77 permission, 78 bad configuration"""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from nodeagent.act.executor import Executor
 from nodeagent.act.saver import Saver
+from nodeagent.decide import mark_plan
 from nodeagent.decide.check import Check
 from nodeagent.decide.decide import decide
 from nodeagent.decide.marks import MarkOptions
@@ -79,6 +80,7 @@ class Cycle:
         """Cycle until cancelled; each plan is submitted once the memory it depends on is saved."""
         while True:
             decision, plans = self.once()
+            plans = tuple(plan for plan in plans if not self._is_held_back(plan))
             now_seconds = self._clock.monotonic_seconds()
             saver.submit(
                 self.memory, now_seconds, functools.partial(_submit, plans, executors), force=bool(plans)
@@ -86,6 +88,10 @@ class Cycle:
             ticked(decision)
             await asyncio.sleep(GAP_SECONDS)
             await self._until_due(decision, now_seconds + pace_seconds)
+
+    def _is_held_back(self, plan: Plan) -> bool:
+        """True for what a dry run does not write."""
+        return self.settings.node.dry_run and plan.executor == mark_plan.EXECUTOR
 
     async def _until_due(self, decision: Decision, pace_due_seconds: float) -> None:
         due_seconds = pace_due_seconds

@@ -43,6 +43,8 @@ EXIT_OK, EXIT_UNAVAILABLE, EXIT_DENIED, EXIT_CONFIG = 0, 69, 77, 78
 RESTART_TASK_SECONDS = 10.0
 """Pause before a part that failed by a bug of ours is started again."""
 LAST_SAVE_SECONDS = 5.0
+KERNEL_CHECK = "network.kernel"
+"""The check that is read without anything else."""
 FIXED_UNTIL_RESTART = ("node.host_root", "node.proc_root", "node.kernel_log", "node.state_file",
                        "gpu.poll_seconds", "gpu.call_deadline_seconds", "gpu.stuck_seconds",
                        "status.socket", "status.metrics_listen")
@@ -73,6 +75,7 @@ class Daemon:
         self._surface = AgentSurface(
             clock=parts.clock, board=parts.board, inbox=parts.inbox,
             samplers=(parts.gpus, parts.node), known_checks=frozenset(parts.checks),
+            network=self._network,
         )
         self._cycle = Cycle(
             settings=settings, memory=memory, board=parts.board, inbox=parts.inbox,
@@ -303,17 +306,24 @@ async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
     memory, state_file = _load_memory(Store(settings.node.state_file), settings.node.name)
     parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
     parts.board.put("state_file", NODE, state_file)
-    tasks = [asyncio.create_task(run()) for run in (parts.gpus.run, parts.node.run, parts.kernel_log.run)]
+    alone = ids == (KERNEL_CHECK,)
+    runs = () if alone else (parts.gpus.run, parts.node.run, parts.kernel_log.run)
+    tasks = [asyncio.create_task(run()) for run in runs]
+    marking = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
     given: list[ReportInput] = []
     cycle = Cycle(
-        settings=settings, memory=memory, board=parts.board, inbox=parts.inbox, clock=parts.clock,
-        table=parts.table, checks=parts.checks, tell=lambda _: None,
+        settings=settings, memory=network.begin_run(memory), board=parts.board, inbox=parts.inbox,
+        clock=parts.clock, table=parts.table, checks=parts.checks, tell=lambda _: None,
+        marking=marking.options,
         publish=lambda d, m, s, c: given.append(
             ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
         ),
     )
     try:
-        await parts.first_look()
+        if alone or marking.enabled:
+            await marking.probe()
+        if not alone:
+            await asyncio.gather(parts.first_look(), marking.read_once())
         cycle.once()
     finally:
         for task in tasks:

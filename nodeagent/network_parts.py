@@ -6,9 +6,11 @@ Nothing here imports a netlink or iptables library before pods are known: a node
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from nodeagent import net_probe
 from nodeagent.act.network import KernelMarks
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.drivers.clock import Clock
@@ -28,7 +30,11 @@ from nodeagent.signals import Unread
 WAIT_FOR_PODS_SECONDS = 5.0
 """How often a node without a source of pods is looked at for one."""
 RETRY_BACKEND_SECONDS = 30.0
+REFRESH_GAP_SECONDS = 1.0
+"""Least time between two reads that were asked for over the socket."""
 CIDRS_FILE_SECONDS = 60.0
+PROBE_SECONDS = 6 * 3600.0
+"""Between two tries of what the kernel can do: modules seldom come or go."""
 MAX_CIDRS_FILE_BYTES = 1 << 20
 
 
@@ -49,6 +55,8 @@ class NetworkParts:
         )
         self.marks = MarkSampler(None, board, inbox, clock)
         self._kernel: KernelMarks | None = None
+        self._refreshing = asyncio.Lock()
+        self._refreshed_seconds = float("-inf")
         self._file_cidrs = _listed(settings.network.cluster_cidrs_file)
 
     @property
@@ -71,6 +79,19 @@ class NetworkParts:
         self.pods.apply(settings.pods)
         self.links.apply(settings.network.uplinks)
 
+    async def refresh(self) -> None:
+        """Read links and marks now, links first; questions that come together share one read."""
+        asked_seconds = self._clock.monotonic_seconds()
+        async with self._refreshing:
+            if self._refreshed_seconds >= asked_seconds:
+                return
+            wait_seconds = self._refreshed_seconds + REFRESH_GAP_SECONDS - self._clock.monotonic_seconds()
+            await asyncio.sleep(max(0.0, wait_seconds))
+            self._refreshed_seconds = self._clock.monotonic_seconds()
+            await self.links.read_now()
+            with contextlib.suppress(DriverError):  # it is on the board
+                await self.marks.read_now()
+
     def runs(self) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
         """Named tasks, each for ever."""
         return (
@@ -78,6 +99,7 @@ class NetworkParts:
             ("links", self._run_links),
             ("marks", self._run_marks),
             ("cluster prefixes", self._run_cidrs),
+            ("kernel probe", self._run_probe),
         )
 
     async def perform(self, op: Op) -> str:
@@ -86,14 +108,30 @@ class NetworkParts:
             raise DriverError(ErrorKind.ABSENT, op.target, op.kind, "the kernel's marks were not read yet")
         return await self._kernel.perform(op)
 
+    async def read_once(self) -> None:
+        """Read pods, links and marks once, in this order, for a look without a daemon."""
+        await self.pods.read_now()
+        if not self.enabled:
+            self._tell_off()
+            return
+        await self.links.read_now()
+        try:
+            await self._open()
+            await self.marks.read_now()
+        except DriverError as error:
+            self._board.put("net.marks", NODE, Unread(kind=error.kind, reason=str(error)))
+
     # ------------------------------------------------------------------ tasks
 
     async def _until_enabled(self) -> None:
         while not self.enabled:
-            reason = "network marks are off" if not self._settings.network.enabled else "no source of pods"
-            for signal in ("net.links", "net.marks"):
-                self._board.put(signal, NODE, Unread(kind=ErrorKind.ABSENT, reason=reason))
+            self._tell_off()
             await asyncio.sleep(WAIT_FOR_PODS_SECONDS)
+
+    def _tell_off(self) -> None:
+        reason = "network marks are off" if not self._settings.network.enabled else "no source of pods"
+        for signal in ("net.links", "net.marks", "net.kernel"):
+            self._board.put(signal, NODE, Unread(kind=ErrorKind.ABSENT, reason=reason))
 
     async def _run_links(self) -> None:
         await self._until_enabled()
@@ -113,6 +151,16 @@ class NetworkParts:
         while True:
             await asyncio.sleep(CIDRS_FILE_SECONDS)
             self._file_cidrs = await asyncio.to_thread(_listed, self._settings.network.cluster_cidrs_file)
+
+    async def probe(self) -> None:
+        """Try out what kernel and iptables can do, and put it on the board."""
+        self._board.put("net.kernel", NODE, await net_probe.probe(self._settings.network.iptables_path))
+
+    async def _run_probe(self) -> None:
+        await self._until_enabled()
+        while True:
+            await self.probe()
+            await asyncio.sleep(PROBE_SECONDS)
 
     async def _open(self) -> None:
         rules = open_rules(await choose_backend(self._settings.network.iptables_path))

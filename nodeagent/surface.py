@@ -13,6 +13,7 @@ from nodeagent import __version__
 from nodeagent.drivers.clock import Clock
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Now
+from nodeagent.net_surface import NetSurface, Network
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.report import metrics, schema, status
@@ -39,7 +40,7 @@ class AgentSurface:
 
     def __init__(
         self, *, clock: Clock, board: Board, inbox: Inbox, samplers: tuple[Refreshable, ...],
-        known_checks: frozenset[str],
+        known_checks: frozenset[str], network: Network,
     ) -> None:
         self._clock = clock
         self._board = board
@@ -48,6 +49,7 @@ class AgentSurface:
         self._known_checks = known_checks
         self._cycled = asyncio.Event()
         self._given: ReportInput | None = None
+        self._net = NetSurface(network, self._now_given, clock.monotonic_seconds)
         self.is_ready = False
 
     def publish(
@@ -88,6 +90,18 @@ class AgentSurface:
     def metrics_text(self) -> tuple[bytes, str]:
         """The exposition page and its content type."""
         return metrics.exposition(self._now_given())
+
+    async def net_top(self) -> bytes:
+        """Pods with their bytes, read now."""
+        return await self._net.top()
+
+    async def net_show(self, pod: str) -> bytes:
+        """One pod, read now."""
+        return await self._net.show(pod)
+
+    async def net_diff(self) -> bytes:
+        """What is pending, read now."""
+        return await self._net.diff()
 
     def healthy(self) -> bool:
         """True while cycles end."""

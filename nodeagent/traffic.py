@@ -191,3 +191,21 @@ class MarkReading(Struct, frozen=True, kw_only=True):
     """Uid of a hostNetwork pod -> internet bytes that it sent, by its cgroup rule."""
     mark_users: tuple[str, ...] = ()
     """Foreign rules whose mark or mask overlaps ours, as text."""
+
+
+class KernelFeature(Struct, frozen=True, kw_only=True):
+    """One thing that marking needs of this host, tried out where nobody else's tables are."""
+
+    name: str
+    works: bool | None
+    """None: could not be tried, or is not used by this version."""
+    detail: str = ""
+    """What was found, or why it does not work."""
+    needed: bool = True
+    """False: something is given up without it, and said; marking goes on."""
+
+
+class KernelFeatures(Struct, frozen=True, kw_only=True):
+    """Signal `net.kernel` (node): what of the kernel and of iptables works here."""
+
+    features: tuple[KernelFeature, ...]

@@ -71,6 +71,10 @@ class PodSampler:
         """True when pods are to be known here."""
         return self._origin().name != "none"
 
+    async def read_now(self) -> None:
+        """Read once, here and now; for a look without `run`."""
+        await self._read(self._origin())
+
     def request_now(self) -> None:
         """Read at once instead of when it is due."""
         self._urgent = True

@@ -168,6 +168,59 @@ FAMILIES = (
         kind="gauge",
         help="1 when the agent can save its memory, 0 when not. Absent while unknown.",
     ),
+    Family(
+        name="nodeagent_namespace_traffic_bytes_total",
+        kind="counter",
+        labels=("namespace", "destination", "direction"),
+        help="Bytes of all pods of a namespace in this boot, by destination (internet, cluster) and "
+        "direction (out, in: seen from the pod).",
+    ),
+    Family(
+        name="nodeagent_pod_traffic_bytes_total",
+        kind="counter",
+        labels=("namespace", "pod", "destination", "direction"),
+        help="The same of each living pod; only with [network] pod_metrics. A number that is not known has "
+        "no sample.",
+    ),
+    Family(
+        name="nodeagent_node_traffic_bytes_total",
+        kind="counter",
+        labels=("destination", "direction"),
+        help="Bytes over the uplinks in this boot, those of pods and of the host itself.",
+    ),
+    Family(
+        name="nodeagent_pods_list_age_seconds",
+        kind="gauge",
+        labels=("source",),
+        help="Age of the pod list in force (file, kubelet). Absent without one.",
+    ),
+    Family(
+        name="nodeagent_pods_skipped",
+        kind="gauge",
+        help="Items of that list that could not be understood.",
+    ),
+    Family(
+        name="nodeagent_marks_mode",
+        kind="gauge",
+        labels=("mode",),
+        help="1 for how pods' packets are marked now, 0 for the others. class-only is as good.",
+    ),
+    Family(
+        name="nodeagent_marks_entries",
+        kind="gauge",
+        labels=("family",),
+        help="Addresses in the pod sets of family 4 or 6, as read back. Absent while unread.",
+    ),
+    Family(
+        name="nodeagent_marks_drift_repairs_total",
+        kind="counter",
+        help="Parts of ours that others had changed and that were written again, in this boot.",
+    ),
+    Family(
+        name="nodeagent_marks_outside_addresses",
+        kind="gauge",
+        help="Own and pod addresses that no cluster prefix covers, at most 32.",
+    ),
 )
 """Every metric, in the order of the page."""
 

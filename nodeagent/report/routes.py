@@ -23,6 +23,7 @@ HISTORY_SECONDS = 366 * 86400
 """Longest window that `history` may be asked for."""
 RELEASE_SECONDS = 7 * 86400
 """Longest release of NVML that may be asked for."""
+MAX_POD_CHARACTERS = 400
 
 
 class BadRequest(Exception):
@@ -63,6 +64,15 @@ class Surface(Protocol):
 
     async def command(self, command: GpuCommand) -> CommandAnswer:
         """Take a GPU command in. Raises BadRequest."""
+
+    async def net_top(self) -> bytes:
+        """Read counters now; schema nodeagent/net-top/v1. Raises BadRequest."""
+
+    async def net_show(self, pod: str) -> bytes:
+        """Read now; schema nodeagent/net-show/v1. Raises BadRequest for an unknown pod."""
+
+    async def net_diff(self) -> bytes:
+        """Read now; schema nodeagent/net-diff/v1. Raises BadRequest."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -194,6 +204,29 @@ async def _commanded(surface: Surface, command: GpuCommand) -> Answer:
     return Answer(status=200 if answer.ok else 409, body=msgspec.json.encode(said))
 
 
+async def _net_top(surface: Surface, request: Request) -> Answer:
+    return Answer(status=200, body=await surface.net_top())
+
+
+async def _net_show(surface: Surface, request: Request) -> Answer:
+    return Answer(status=200, body=await surface.net_show(_pod(request.query)))
+
+
+async def _net_diff(surface: Surface, request: Request) -> Answer:
+    return Answer(status=200, body=await surface.net_diff())
+
+
+def _pod(query: str) -> str:
+    """The one parameter of show. Raises BadRequest."""
+    try:
+        parameters = parse_qsl(query, keep_blank_values=True, max_num_fields=4, errors="strict")
+    except ValueError:
+        parameters = []
+    if [name for name, _ in parameters] != ["pod"] or not parameters[0][1].isprintable():
+        raise BadRequest("show takes only pod=NAMESPACE/NAME or pod=UID")
+    return parameters[0][1][:MAX_POD_CHARACTERS]
+
+
 _Body = TypeVar("_Body", CheckBody, ReleaseBody, ResumeBody, RepairedBody)
 
 
@@ -231,6 +264,9 @@ _ALL: dict[str, tuple[str, _Handler]] = _PROBES | {
     "/v1/checks": ("GET", _checks),
     "/v1/history": ("GET", _history),
     "/v1/check": ("POST", _check_now),
+    "/v1/net/top": ("GET", _net_top),
+    "/v1/net/show": ("GET", _net_show),
+    "/v1/net/diff": ("GET", _net_diff),
     "/v1/gpu/release": ("POST", _release),
     "/v1/gpu/resume": ("POST", _resume),
     "/v1/gpu/repaired": ("POST", _repaired),

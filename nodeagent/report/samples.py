@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from nodeagent.model import State
 from nodeagent.report.given import ReportInput, known_gpus, pending_seconds, read, worker_states
+from nodeagent.report.net_samples import NET_SAMPLES
 from nodeagent.report.schema import RAISED
 from nodeagent.signals import KernelLogStatus, StateFileStatus, Unread
 
@@ -157,5 +158,6 @@ SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_last_cycle_timestamp_seconds": _last_cycle,
     "nodeagent_config_reload_success": _config_reload,
     "nodeagent_state_file_writable": _state_file,
+    **NET_SAMPLES,
 }
 """Metric name -> its samples."""

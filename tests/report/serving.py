@@ -70,6 +70,21 @@ class FakeSurface:
         self.asked.append(command)
         return CommandAnswer(ok=command.target != "gone", sentence="done")
 
+    async def net_top(self) -> bytes:
+        """Any body."""
+        return b'{"schema":"nodeagent/net-top/v1"}'
+
+    async def net_show(self, pod: str) -> bytes:
+        """Remember the pod, refuse one."""
+        self.asked.append(pod)
+        if pod == "no/such":
+            raise BadRequest("no pod no/such on this node")
+        return b'{"schema":"nodeagent/net-show/v1"}'
+
+    async def net_diff(self) -> bytes:
+        """Any body."""
+        return b'{"schema":"nodeagent/net-diff/v1"}'
+
 
 class SceneSurface(FakeSurface):
     """Answers with the real reports of a scripted node."""

@@ -33,6 +33,10 @@ NO_UNIT = {
     "nodeagent_worker_stuck",
     "nodeagent_config_reload_success",
     "nodeagent_state_file_writable",
+    "nodeagent_pods_skipped",
+    "nodeagent_marks_mode",
+    "nodeagent_marks_entries",
+    "nodeagent_marks_outside_addresses",
 }
 """Flags, one-hot states, counts of things, and the check's own number (whose unit is the check's)."""
 
@@ -99,7 +103,15 @@ def test_labels_are_few_and_bounded(family: Family) -> None:
         "index",
         "uuid",
         "name",
+        "namespace",
+        "destination",
+        "direction",
+        "mode",
+        "family",
+        "source",
     }
+    if family.name == "nodeagent_pod_traffic_bytes_total":  # only where it is asked for
+        allowed |= {"pod"}
 
     assert set(family.labels) <= allowed
     assert family.help.endswith(".")

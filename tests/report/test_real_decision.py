@@ -55,7 +55,7 @@ def board(**changed: Any) -> dict[SignalKey, Any]:
         synchronized=True, estimated_error_seconds=0.001, max_error_seconds=0.01
     )
     values[SignalKey("kubelet.health", NODE)] = KubeletHealth(healthy=True, detail="ok")
-    for signal in ("net.links", "net.marks"):
+    for signal in ("net.kernel", "net.links", "net.marks"):
         values[SignalKey(signal, NODE)] = Unread(kind=ErrorKind.ABSENT, reason="network is off")
     values[SignalKey("disk.usage", "/")] = DiskUsage(
         device="/dev/vda1", fstype="ext4", size_bytes=1 << 40, available_bytes=1 << 39, used_bytes=1 << 39

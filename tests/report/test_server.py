@@ -38,6 +38,9 @@ ROUTES = [
     ("GET", "/metrics", b"", 200, "up 1\n"),
     ("GET", "/health", b"", 200, "ok\n"),
     ("GET", "/ready", b"", 200, "ok\n"),
+    ("GET", "/v1/net/top", b"", 200, {"schema": "nodeagent/net-top/v1"}),
+    ("GET", "/v1/net/show?pod=a%2Fb", b"", 200, {"schema": "nodeagent/net-show/v1"}),
+    ("GET", "/v1/net/diff", b"", 200, {"schema": "nodeagent/net-diff/v1"}),
     ("POST", "/v1/check", b"", 200, {"schema": "nodeagent/check/v1", "checks": []}),
     ("POST", "/v1/check", b'{"ids":["gpu.lost"]}', 200, {"schema": "nodeagent/check/v1", "checks": []}),
     ("POST", "/v1/gpu/release", b'{"for_seconds":60}', 200, DONE),
@@ -55,6 +58,9 @@ def test_every_path_answers(
 
 
 REFUSED = [
+    ("GET", "/v1/net/show", b"", 400, "show takes only pod="),
+    ("GET", "/v1/net/show?pod=%ff", b"", 400, "show takes only pod="),
+    ("GET", "/v1/net/show?pod=no/such", b"", 400, "no pod no/such"),
     ("GET", "/", b"", 404, "no such path"),
     ("GET", "/v1/nothing", b"", 404, "no such path"),
     ("GET", "http://x/v1/status", b"", 404, "no such path"),

@@ -119,6 +119,7 @@ def healthy() -> dict[str, Any]:
         "clock.sync": clock(),
         "kubelet.health": KubeletHealth(healthy=True, detail="ok"),
         "kernel_log": log,
+        "net.kernel": NETWORK_OFF,
         "net.links": NETWORK_OFF,
         "net.marks": NETWORK_OFF,
         "state_file": StateFileStatus(writable=True),
