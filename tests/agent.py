@@ -7,6 +7,7 @@ or a process that it has not started.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import signal
 import socket
@@ -90,6 +91,7 @@ class Agent:
         self.fake.start(profile, gpus=gpus, driver=DRIVER)
         self.kernel_log = KernelLog(directory / "kmsg")
         self.process: subprocess.Popen[bytes] | None = None
+        self.program = [sys.executable, "-m", "nodeagent"]
         self._pace_seconds = pace_seconds
         self.prefix = list(prefix)
         self._manager = self._listen()
@@ -158,7 +160,7 @@ class Agent:
 
     def command(self) -> list[str]:
         """The command line of `nodeagent` on this node, without its verb."""
-        return [sys.executable, "-m", "nodeagent", "--config", str(self.config_path)]
+        return [*self.program, "--config", str(self.config_path)]
 
     def environment(self) -> dict[str, str]:
         """Environment of the daemon: the scripted library, a service manager, the marker."""
@@ -259,7 +261,12 @@ class Agent:
 
     def pci(self, gpu: int) -> str:
         """PCI address of a GPU by its index, as status has it."""
-        return next(r["target"] for r in self.status()["rows"] if r["gpu_index"] == gpu)
+        return self.addresses[gpu]
+
+    @functools.cached_property
+    def addresses(self) -> dict[int, str]:
+        """PCI address of each GPU by its index, as status had them first."""
+        return {r["gpu_index"]: r["target"] for r in self.status()["rows"] if r["gpu_index"] is not None}
 
     # -- inside
 
