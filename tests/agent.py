@@ -78,8 +78,12 @@ class Agent:
         gpus: int = 8,
         pace_seconds: float | None = 0.5,
         prefix: Sequence[str] = (),
+        build_root: Path | None = None,
     ) -> None:
-        """`pace_seconds` None is the daemon's own pace; `prefix` words stand before its command."""
+        """`pace_seconds` None is the daemon's own pace; `prefix` words stand before its command.
+
+        `build_root` is where the NVML library is compiled, by default a place kept between runs.
+        """
         self.directory = directory
         self.mark = uuid.uuid4().hex
         self.socket_path = directory / "run" / "status.sock"
@@ -87,7 +91,7 @@ class Agent:
         self.log_path = directory / "agent.log"
         self.proc_root = directory / "proc"
         self.config_path = directory / "nodeagent.toml"
-        self.fake = FakeNvml(directory / "scenario")
+        self.fake = FakeNvml(directory / "scenario", build_root)
         self.fake.start(profile, gpus=gpus, driver=DRIVER)
         self.kernel_log = KernelLog(directory / "kmsg")
         self.process: subprocess.Popen[bytes] | None = None
@@ -192,6 +196,13 @@ class Agent:
         assert self.process is not None
         self.process.send_signal(signal.SIGHUP)
 
+    def boot(self) -> None:
+        """Pretend that the node has booted: another boot id, an empty kernel log. For a stopped daemon."""
+        file = self.proc_root / "sys" / "kernel" / "random" / "boot_id"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{uuid.uuid4()}\n")
+        self.kernel_log.records.clear()
+
     def set_driver(self, version: str) -> None:
         """Load another driver version, in NVML and in /proc alike."""
         self.fake.set_driver(version)
@@ -284,13 +295,11 @@ class Agent:
         return lines
 
     def _make_proc(self) -> None:
-        """A /proc of our own: the real one, plus the file that a loaded NVIDIA driver adds."""
+        """A /proc of our own: a boot id, the mounts of pid 1, and the file of a loaded NVIDIA driver."""
         self.proc_root.mkdir()
-        for entry in Path("/proc").iterdir():
-            name = entry.name
-            if name == "1" or not (name.isdecimal() or name == "driver"):
-                (self.proc_root / name).symlink_to(entry)
+        (self.proc_root / "1").symlink_to("/proc/1")
         self._write_driver_version(DRIVER)
+        self.boot()
 
     def _write_driver_version(self, version: str) -> None:
         folder = self.proc_root / "driver" / "nvidia"
