@@ -12,7 +12,7 @@ NODEAGENT_ARGS ?=
         install uninstall clean
 
 help: ## print this help
-	@echo "nodeagent: per-node health, traffic and taint daemon for GPU Kubernetes clusters"
+	@echo "nodeagent: watches the node of a GPU Kubernetes cluster it runs on, and says what is wrong and what to do"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
@@ -56,14 +56,15 @@ unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
 soak: $(VENV)/.test ## slow loops: kills, memory slopes
 	@$(BIN)/python -m pytest tests/soak --timeout 3600
 
-bench: $(VENV)/.test ## the budgets of docs/design.md, measured on this machine
+bench: $(VENV)/.test ## what the agent costs, measured on this machine
 	@$(BIN)/python tests/bench/run.py
 
 docs: $(VENV)/.test ## write the generated pages of docs/
 	@$(BIN)/python -m nodeagent.docs_generate
 
-clean: ## remove the virtual environment and build output
-	rm -rf $(VENV) build dist *.egg-info
+clean: ## remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find nodeagent tests -name __pycache__ -prune -exec rm -rf {} +
 
 catalog: $(VENV)/.run ## write systemd/nodeagent.catalog from the event catalogue
 	@$(BIN)/python -m nodeagent.report.events > systemd/nodeagent.catalog
