@@ -210,9 +210,13 @@ class Agent:
 
     # -- what it says
 
-    def get(self, path: str = "/v1/status") -> Status:
-        """Answer of one GET over the socket, decoded. Raises OSError when nobody listens."""
-        return dict(json.loads(self._ask(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")))
+    def raw(self, path: str) -> bytes:
+        """Answer of one GET over the socket. Raises OSError when nobody listens."""
+        return self._ask(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
+
+    def get(self, path: str) -> Status:
+        """The same, decoded."""
+        return dict(json.loads(self.raw(path)))
 
     def post(self, path: str, body: object = None) -> Status:
         """Answer of one POST over the socket, decoded."""
