@@ -23,9 +23,9 @@ _MEANS = {
     NodeClass.IGNORE: "nothing is shown and nothing is asked of the node",
     NodeClass.APP: "shown as a warning; the job's owner looks at the job, nothing is asked of the node",
     NodeClass.CHECK: "shown as a warning, to be looked at in working hours; no taint",
-    NodeClass.RESET: "critical: {taint}; the cure is a drain and a GPU reset",
-    NodeClass.REBOOT: "critical: {taint}; the cure is a drain and a reboot",
-    NodeClass.VENDOR: "critical: {taint}; the cure is the vendor or a new part",
+    NodeClass.RESET: "critical, {taint}; the cure is a drain and a GPU reset",
+    NodeClass.REBOOT: "critical, {taint}; the cure is a drain and a reboot",
+    NodeClass.VENDOR: "critical, {taint}; the cure is the vendor or a new part",
 }
 _XID_ENDS = {
     NodeClass.IGNORE: "it is not shown",
