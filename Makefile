@@ -54,7 +54,7 @@ unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
 	@$(BIN)/python -m pytest
 
 soak: $(VENV)/.test ## slow loops: kills, memory slopes
-	@$(BIN)/python -m pytest tests/soak --timeout 3600
+	@$(BIN)/python -m pytest tests/soak/*.py --timeout 3600
 
 bench: $(VENV)/.test ## what the agent costs, measured on this machine
 	@$(BIN)/python tests/bench/run.py

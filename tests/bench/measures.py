@@ -121,6 +121,17 @@ def memory_mib(cycles: int = 2000) -> float:
         return memory_bytes(agent) / MIB_BYTES
 
 
+def slope_mib(first: int = 1000, last: int = 6000, step: int = 250) -> float:
+    """MiB that the regression line over these cycles rises in a thousand of them."""
+    cycles, mib = [], []
+    with cycling() as agent:
+        for target in range(first, last + 1, step):
+            cycle_until(agent, target)
+            cycles.append(agent.status()["cycle"]["number"])
+            mib.append(memory_bytes(agent) / MIB_BYTES)
+    return 1000 * statistics.linear_regression(cycles, mib).slope
+
+
 def status_milliseconds(pairs: int = 21) -> float:
     """`nodeagent status` above a python that does nothing: median of paired runs."""
     with running() as agent:
