@@ -171,7 +171,7 @@ def _explain(check_id: str, cause: str) -> str:
 
 
 def _counts(rows: Iterable[CheckStatus]) -> dict[str, int]:
-    counted = Counter(row.state for row in rows)
+    counted = Counter(in_force(row) for row in rows)
     return {state.value: counted[state] for state in SEVERITY if counted[state]}
 
 
