@@ -16,7 +16,7 @@ from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.xid_table import XidTable
 from nodeagent.errors import ErrorKind
-from nodeagent.memory import Memory, VerdictMemory
+from nodeagent.memory import Hold, Memory, VerdictMemory
 from nodeagent.model import (
     NODE,
     CheckRow,
@@ -112,6 +112,7 @@ def _judge(
     is_gpu_node = gpu_wanted(settings, snapshot.readings, remembered=bool(memory.gpus))
     for check in _parents_first(checks):
         if not settings.check(check.id).enabled:
+            transitions.extend(verdict.let_go(check.id, memory, snapshot.now))
             continue
         given = CheckInput(
             snapshot=snapshot, memory=memory, limits=effective_limits(check, settings),
@@ -119,7 +120,7 @@ def _judge(
         )
         judged = verdict.judge_check(
             check, effective_rule(check, settings), _findings(check, given, memory), memory,
-            now=snapshot.now, muted=_muted(check, rows),
+            now=snapshot.now, muted=_muted(check, rows, after.holds),
         )
         rows.extend(judged.rows)
         transitions.extend(judged.transitions)
@@ -137,7 +138,11 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
     reading_nvml = check.family in taints.HARDWARE_FAMILIES and check.id not in READ_THROUGH_RELEASE
     if memory.release is not None and reading_nvml and given.gpu_wanted:
         sentence = f"NVML is released: {memory.release.reason}"
-        return [Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)]
+        held = {key.partition("|")[2] for key in memory.holds if key.startswith(f"{check.id}|")}
+        return [
+            Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            for target in sorted(held | {NODE})
+        ]
     return run_check(check, given)
 
 
@@ -179,13 +184,15 @@ def _parents_first(checks: Mapping[str, Check]) -> list[Check]:
     return ordered
 
 
-def _muted(check: Check, rows: list[CheckRow]) -> frozenset[str]:
-    """Targets on which a parent of this check is raised."""
+def _muted(check: Check, rows: list[CheckRow], standing: Mapping[str, Hold]) -> frozenset[str]:
+    """Targets on which a parent of this check is raised, and not good again: what it hid can be judged
+    while it is still being proven. `standing`: holds of the checks before this one."""
     raised = {State.WARNING, State.CRITICAL}
+    bad = [row for row in rows if row.state in raised or row.stale_state in raised]
+    answering = {key for key, hold in standing.items() if hold.good_polls}
     return frozenset(
-        row.target
-        for row in rows
-        if row.id in check.depends_on and (row.state in raised or row.stale_state in raised)
+        row.target for row in bad
+        if row.id in check.depends_on and verdict.key_of(row.id, row.target) not in answering
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from nodeagent.decide import holds
 from nodeagent.decide.taints import HARDWARE_FAMILIES
 from nodeagent.errors import ErrorKind
-from nodeagent.memory import Memory, Release
+from nodeagent.memory import GpuMemory, Memory, Release
 from nodeagent.model import NODE, Notice, Now, Op, Plan, State
 from nodeagent.settings import Settings
 from nodeagent.signals import (
@@ -64,10 +64,16 @@ def _commanded(
         return msgspec.structs.replace(memory, release=release), [notice]
     if command.verb == "resume":
         return _resumed(memory, now, f"asked by {by}")
-    if command.verb == "repaired" and command.target in memory.gpus:
-        gpu = msgspec.structs.replace(memory.gpus[command.target], replaced=now.at)
+    if command.verb == "repaired" and command.target in _concerned(memory):
+        known = memory.gpus.get(command.target, GpuMemory())
+        gpu = msgspec.structs.replace(known, replaced=now.at)
         return msgspec.structs.replace(memory, gpus={**memory.gpus, command.target: gpu}), []
     return memory, []
+
+
+def _concerned(memory: Memory) -> set[str]:
+    """GPUs, and the switches and dead GPUs that are known by their faults alone."""
+    return set(memory.gpus) | {record.pci_address for record in memory.xids.values()}
 
 
 def _resumed(memory: Memory, now: Now, reason: str) -> tuple[Memory, list[Notice]]:
