@@ -36,6 +36,7 @@ run: $(VENV)/.run ## install what is missing, start the agent in the foreground
 	@$(BIN)/nodeagent $(NODEAGENT_ARGS) run
 
 demo: $(VENV)/.run ## eight scripted GPUs, faults and recoveries, no GPU needed; ends by itself in 90 s
+	@scripts/ensure.sh demo
 	@$(BIN)/python tests/demo.py
 
 test: $(VENV)/.test lint types arch unit ## everything that CI runs

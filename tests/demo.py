@@ -35,7 +35,8 @@ MORE = """
 That was `nodeagent status` on one node, with periods shortened.
 
   make run                      the agent on this machine, with or without a GPU
-  nodeagent explain xid.48      what to do about a fault, here Xid 48
+  .venv/bin/nodeagent explain xid.48
+                                what to do about a fault, here Xid 48
   README.md, docs/design.md     what it watches, how it decides, what it never does
 """
 
