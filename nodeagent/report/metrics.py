@@ -188,8 +188,8 @@ def metrics_markdown() -> str:
     )
     return (
         "# Metrics\n\nGenerated from `nodeagent/report/metrics.py` by `make docs`; edits here are lost.\n\n"
-        "Served at `/metrics` on `[status] metrics_listen` and on the status socket. A value that could not be\n"
-        "read has no sample.\n"
+        "Served at `/metrics` on `[status] metrics_listen` and on the status socket.\n"
+        "A value that could not be read has no sample.\n"
         "GPUs are labelled by PCI address, the one name that outlives a lost device; `nodeagent_gpu_info`\n"
         "joins it to UUID and index:\n\n"
         "```\nnodeagent_check_fault_standing * on (instance, target) group_left (uuid, index)\n"
