@@ -92,7 +92,7 @@ def machine() -> str:
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    kernel, python = platform.release(), platform.python_version()
+    kernel, python = platform.release().partition("-")[0], platform.python_version()
     return f"{os.cpu_count()} cores ({model}), kernel {kernel}, Python {python}"
 
 
