@@ -111,15 +111,18 @@ def _judge(
     after = msgspec.structs.replace(memory, holds={}, unknown={}, last_poll_seconds={})
     is_gpu_node = gpu_wanted(settings, snapshot.readings, remembered=bool(memory.gpus))
     for check in _parents_first(checks):
-        if not settings.check(check.id).enabled:
+        unwanted = check.family in taints.HARDWARE_FAMILIES and settings.gpu.enabled == "false"
+        if unwanted or not settings.check(check.id).enabled:
             transitions.extend(verdict.let_go(check.id, memory, snapshot.now))
+        if not settings.check(check.id).enabled:
             continue
         given = CheckInput(
             snapshot=snapshot, memory=memory, limits=effective_limits(check, settings),
             gpu_wanted=is_gpu_node, gpu_expected_count=settings.gpu.expected_count,
         )
         judged = verdict.judge_check(
-            check, effective_rule(check, settings), _findings(check, given, memory), memory,
+            check, effective_rule(check, settings), _findings(check, given, memory),
+            msgspec.structs.replace(memory, holds={}) if unwanted else memory,
             now=snapshot.now, muted=_muted(check, rows, after.holds),
         )
         rows.extend(judged.rows)

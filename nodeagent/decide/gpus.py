@@ -110,6 +110,13 @@ def _last_read(memory: Memory, key: SignalKey, now: Now) -> Instant:
     return Instant(boot_id=now.at.boot_id, monotonic_seconds=then_seconds, wall_seconds=wall_seconds)
 
 
+def not_reset_until_now(memory: Memory, now: Now) -> Memory:
+    """Memory that knows that no reset of any GPU has gone unseen until this moment."""
+    keys = [SignalKey(signal, pci) for pci in memory.gpus for signal in COUNTERS]
+    read = {"|".join(key): now.at.monotonic_seconds for key in (*keys, _KERNEL_DRIVER)}
+    return msgspec.structs.replace(memory, counters_read_seconds=read)
+
+
 def _read_seconds(
     memory: Memory, snapshot: Snapshot, gpus: dict[str, GpuMemory]
 ) -> dict[str, float]:
@@ -119,7 +126,7 @@ def _read_seconds(
     for key in (*keys, _KERNEL_DRIVER):
         name, reading = "|".join(key), snapshot.readings.get(key)
         if reading is not None and _is_read(key, reading):
-            read[name] = reading.read_at_seconds
+            read[name] = max(reading.read_at_seconds, memory.counters_read_seconds.get(name, 0.0))
         elif name in memory.counters_read_seconds:
             read[name] = memory.counters_read_seconds[name]
     return read

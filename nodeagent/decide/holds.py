@@ -52,9 +52,10 @@ def _class(
     wanted = finding.node_class or rule.node_class
     if hold is None or not is_raised(hold) or finding.immediate or finding.state is State.OK:
         return wanted
-    if wanted.rank < hold.node_class.rank and not reset_seen_since(gpu, _last_bad(hold), now):
-        return hold.node_class
-    return wanted
+    if wanted.rank >= hold.node_class.rank or reset_seen_since(gpu, _last_bad(hold), now):
+        return wanted
+    booted = _last_bad(hold).boot_id != now.at.boot_id
+    return wanted if booted and wanted.taints else hold.node_class
 
 
 def _in_boot_grace(rule: Rule, now: Now) -> bool:

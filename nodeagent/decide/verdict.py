@@ -96,7 +96,7 @@ def _vanished(
     a restart says nothing.
     """
     seen = {finding.target for finding in findings}
-    blind = not any(finding.state in (State.OK, State.WARNING) for finding in findings)
+    blind = all(finding.state is State.UNKNOWN for finding in findings)
     hardware = check.family in ("gpu", "driver")
     vanished = []
     for key, hold in before.items():

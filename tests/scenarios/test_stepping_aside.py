@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodeagent.decide.release import AUTO_SETTLE_SECONDS
 from nodeagent.model import State
 from nodeagent.signals import GpuProcesses, RecoveryAction
 from tests.scenarios.world import GPU_A, GPU_B, World, ecc
@@ -21,12 +22,14 @@ def _broken() -> World:
 
 
 def test_a_fresh_fault_is_read_before_nvml_is_let_go() -> None:
-    """Released at the first poll after the Xid whose counters show nothing more, not by the Xid alone."""
+    """Released when the counters have shown nothing more for a minute after the Xid, not by the Xid alone."""
     world = _broken()
     world.cycle(0.2, poll=False)
     assert not world.decision.released
 
-    world.cycle()
+    world.run(AUTO_SETTLE_SECONDS - 15.0)
+    assert not world.decision.released
+    world.run(30)
     assert world.decision.released
 
 
