@@ -31,6 +31,8 @@ AUTO_PAUSE_SECONDS = 120.0
 """Reading time between two own releases: several polls."""
 AUTO_SETTLE_SECONDS = 60.0
 """Reading time after a fault before an own release: what the driver asks for may come late."""
+AUTO_SETTLE_POLLS = 4
+"""So many polls are enough, where NVML is read more often."""
 FRESH_SECONDS = 60.0
 OP_DEADLINE_SECONDS = 30.0
 _OPEN = ("idle", "reading")
@@ -108,7 +110,8 @@ def by_itself(
     fault_seconds = _newest_fault_seconds(memory, families, now)
     if fault_seconds is None or not _idle(snapshot):
         return memory, ()
-    if not _read_since(snapshot, fault_seconds + AUTO_SETTLE_SECONDS):
+    settle_seconds = min(AUTO_SETTLE_SECONDS, AUTO_SETTLE_POLLS * settings.gpu.poll_seconds)
+    if not _read_since(snapshot, fault_seconds + settle_seconds):
         return memory, ()
     release = Release(
         since=now.at, until_seconds=now.at.monotonic_seconds + AUTO_RELEASE_SECONDS,
