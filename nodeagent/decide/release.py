@@ -70,10 +70,19 @@ def _commanded(
     if command.verb == "resume":
         return _resumed(memory, now, f"asked by {by}")
     if command.verb == "repaired" and command.target in _concerned(memory):
-        known = memory.gpus.get(command.target, GpuMemory())
-        gpu = msgspec.structs.replace(known, replaced=now.at)
-        return msgspec.structs.replace(memory, gpus={**memory.gpus, command.target: gpu}), []
+        return _repaired(memory, command, now, f"reported by {by}")
     return memory, []
+
+
+def _repaired(
+    memory: Memory, command: GpuCommand, now: Now, reason: str
+) -> tuple[Memory, list[Notice]]:
+    target = command.target or ""
+    gpu = msgspec.structs.replace(memory.gpus.get(target, GpuMemory()), replaced=now.at)
+    notice = Notice(event="gpu_repaired", fields={
+        "target": target, "reason": command.reason or reason, "user_id": command.user_id,
+    })
+    return msgspec.structs.replace(memory, gpus={**memory.gpus, target: gpu}), [notice]
 
 
 def _concerned(memory: Memory) -> set[str]:

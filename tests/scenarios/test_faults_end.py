@@ -40,8 +40,10 @@ def test_a_gpu_that_was_taken_out_ends_by_somebodys_word() -> None:
     world.run(900)
     assert world.taints() != []
 
-    world.emit(GpuCommand(verb="repaired", target=GPU_A, reason="taken out, ticket 12"))
+    world.emit(GpuCommand(verb="repaired", target=GPU_A, reason="taken out, ticket 12", user_id=0))
     world.run(360)
+    told = {"target": GPU_A, "reason": "taken out, ticket 12", "user_id": 0}
+    assert world.told("gpu_repaired") == [told]
     assert (world.raised(), world.taints(), world.decision.verdict.state) == (set(), [], State.OK)
 
 
