@@ -167,10 +167,13 @@ class AgentSurface:
 
 
 def _pci_address(target: str | None, memory: Memory) -> str:
-    """The PCI address that a person means by an index, a UUID or an address."""
+    """The PCI address that a person means by an index, a UUID or an address; a switch, or a GPU that was
+    never enumerated, is known by its faults alone."""
     for pci, gpu in memory.gpus.items():
         if target in (pci, gpu.uuid, str(gpu.index)):
             return pci
+    if target is not None and any(record.pci_address == target for record in memory.xids.values()):
+        return target
     known = ", ".join(f"{gpu.index} = {pci}" for pci, gpu in sorted(memory.gpus.items()))
     raise BadRequest(f"no GPU {target!r} on this node; known are {known or 'none'}")
 
