@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,33 @@ def test_a_file_left_by_a_crash_is_no_lock(tmp_path: Path) -> None:
     lock.close()
 
     assert holder == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_what_is_no_file_is_refused_and_left_alone(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Something else in the lock's place is one error with the path, and is still there."""
+    path = tmp_path / "nodeagent.lock"
+    make(path)
+    with pytest.raises(DriverError) as refused:
+        InstanceLock(str(path))
+
+    assert (refused.value.kind, refused.value.target) == (ErrorKind.INVALID, str(path))
+    assert refused.value.detail
+    assert not path.is_file() and path.exists()
+
+
+def test_the_lock_of_another_is_not_removed(tmp_path: Path) -> None:
+    """Whoever locked a file that took our file's place keeps it."""
+    path = tmp_path / "nodeagent.lock"
+    first = InstanceLock(str(path))
+    path.unlink()
+    second = InstanceLock(str(path))
+    first.close()
+    with pytest.raises(DriverError):
+        InstanceLock(str(path))
+    second.close()
+
+    assert not path.exists()
 
 
 def test_an_impossible_place_is_a_driver_error(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -81,6 +83,34 @@ def test_an_unreadable_path_is_a_driver_error(tmp_path: Path) -> None:
         Store(str(tmp_path)).load("a")
 
     assert (failure.value.kind, failure.value.target) == (ErrorKind.INVALID, str(tmp_path))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_what_is_no_file_is_neither_read_renamed_nor_replaced(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """A pipe never blocks the start, and what is not ours stays in its place."""
+    path = tmp_path / "memory.json"
+    make(path)
+    store = Store(str(path))
+    for attempt in (lambda: store.load("a"), lambda: store.save(Memory(node_name="a"))):
+        with pytest.raises(DriverError) as failure:
+            attempt()
+        assert failure.value.kind is ErrorKind.INVALID
+
+    assert not path.is_file() and path.exists()
+
+
+def test_a_file_that_could_not_be_read_survives_the_first_save(tmp_path: Path) -> None:
+    """It may hold a fault; it is kept beside the new one, once."""
+    path = tmp_path / "memory.json"
+    path.write_text("unread")
+    store = Store(str(path), keep_unread=True)
+    for boot_id in ("b1", "b2"):
+        store.save(Memory(node_name="a", boot_id=boot_id))
+
+    assert (tmp_path / "memory.json.bad-0").read_text() == "unread"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["memory.json", "memory.json.bad-0"]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
