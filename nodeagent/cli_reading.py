@@ -75,9 +75,9 @@ def _check_without_daemon(args: argparse.Namespace) -> Any:
 
     try:
         loaded = config.load(args.config, registry())
+        return daemon.check_once(loaded.settings, tuple(args.ids))
     except ConfigError as error:
         raise bad_config(error) from None
-    return daemon.check_once(loaded.settings, tuple(args.ids))
 
 
 def require_known(ids: list[str], known: list[str]) -> None:

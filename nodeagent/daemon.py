@@ -15,16 +15,14 @@ from pathlib import Path
 import msgspec
 
 from nodeagent import __version__, config
-from nodeagent.act import gpu
+from nodeagent.act import gpu, saver
 from nodeagent.act.executor import Executor
-from nodeagent.act.saver import Saver
 from nodeagent.cycle import PACE_SECONDS, Cycle
 from nodeagent.decide import release
 from nodeagent.decide.registry import registry
 from nodeagent.drivers import systemd
 from nodeagent.drivers.clock import SystemClock
 from nodeagent.drivers.lock import InstanceLock
-from nodeagent.drivers.store import Store
 from nodeagent.errors import ConfigError, DriverError, ErrorKind
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Notice, Now
@@ -35,13 +33,18 @@ from nodeagent.report.render import headline
 from nodeagent.report.schema import CheckReport, StatusReport
 from nodeagent.report.server import StatusServer
 from nodeagent.settings import Settings
-from nodeagent.signals import ConfigReloaded, Snapshot, StateFileStatus
+from nodeagent.signals import ConfigReloaded, Snapshot
 from nodeagent.surface import AgentSurface
 
 EXIT_OK, EXIT_UNAVAILABLE, EXIT_DENIED, EXIT_CONFIG = 0, 69, 77, 78
 RESTART_TASK_SECONDS = 10.0
 """Pause before a part that failed by a bug of ours is started again."""
 LAST_SAVE_SECONDS = 5.0
+LISTEN_SECONDS = 60.0
+"""A listener that could not be opened, or lost its file, is tried again so often, and at a reload."""
+RELOAD_GAP_SECONDS = 0.1
+"""SIGHUPs within this time are one reload."""
+SAVER_TASK = "state file"
 FIXED_UNTIL_RESTART = ("node.host_root", "node.proc_root", "node.kernel_log", "node.state_file",
                        "gpu.poll_seconds", "gpu.call_deadline_seconds", "gpu.stuck_seconds",
                        "status.socket", "status.metrics_listen")
@@ -62,10 +65,12 @@ class Daemon:
         self._notifier = notifier
         self._stop = asyncio.Event()
         self._stop_reason = ""
+        self._reload: asyncio.TimerHandle | None = None
+        self._reloaded = asyncio.Event()
+        self._not_listening: dict[str, str] = {}
         settings = loaded.settings
-        self._store = Store(settings.node.state_file)
-        memory, state_file = _load_memory(self._store, settings.node.name)
-        self._parts = parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
+        store, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
+        self._parts = parts = Parts(settings, memory, _clock(settings))
         parts.board.put("state_file", NODE, state_file)
         self._surface = AgentSurface(
             clock=parts.clock, board=parts.board, inbox=parts.inbox,
@@ -76,8 +81,8 @@ class Daemon:
             clock=parts.clock, table=parts.table, checks=parts.checks,
             publish=self._publish, tell=self._tell,
         )
-        self._saver = Saver(
-            self._store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
+        self._saver = saver.Saver(
+            store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
         )
         self._executors = {
             release.EXECUTOR: Executor(
@@ -89,6 +94,7 @@ class Daemon:
             self._surface, socket_path=settings.status.socket,
             metrics_listen=settings.status.metrics_listen, on_bug=logger.error,
         )
+        self._surface.requests_refused = self._server.rejected
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -97,8 +103,7 @@ class Daemon:
         self._publish_starting()
         self._tell(Notice(event="started", fields={
             "version": __version__, "node": self._cycle.settings.node.name}))
-        for problem in await self._server.start():
-            self._log.error(problem.sentence)
+        await self._listen()
         parts = self._parts
         tasks = [
             asyncio.create_task(self._keep(name, run), name=name)
@@ -106,7 +111,8 @@ class Daemon:
                 ("nvml sampler", parts.gpus.run),
                 ("host sampler", parts.node.run),
                 ("kernel log", parts.kernel_log.run),
-                ("state file", self._saver.run),
+                (SAVER_TASK, self._saver.run),
+                ("listeners", self._keep_listening),
                 *((f"executor {e.name}", e.run) for e in self._executors.values()),
             )
         ]
@@ -120,6 +126,25 @@ class Daemon:
         await self._stop.wait()
         await self._shut_down(tasks)
         return EXIT_OK
+
+    async def _keep_listening(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LISTEN_SECONDS):
+                    await self._reloaded.wait()
+            self._reloaded.clear()
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Open what is not open; tell each problem once, and its end."""
+        before, self._not_listening = self._not_listening, {}
+        for problem in await self._server.start():
+            if before.get(problem.address) != problem.sentence:
+                self._log.error(f"{problem.address}: {problem.sentence}")
+            if not problem.listens:
+                self._not_listening[problem.address] = problem.sentence
+        for address in before.keys() - self._not_listening.keys():
+            self._log.info(f"{address}: the agent listens there now")
 
     async def _first_look(self) -> None:
         looking = asyncio.create_task(self._parts.first_look())
@@ -188,14 +213,21 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop, signal.Signals(number).name)
-        loop.add_signal_handler(signal.SIGHUP, self._on_reload)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     def _on_stop(self, reason: str) -> None:
         self._stop_reason = reason
         self._stop.set()
 
+    def _on_hangup(self) -> None:
+        if self._reload is None:
+            self._reload = asyncio.get_running_loop().call_later(RELOAD_GAP_SECONDS, self._on_reload)
+
     def _on_reload(self) -> None:
         """Take the files anew; a bad one leaves the good configuration in force."""
+        self._reload = None
+        if self._stop.is_set():
+            return
         self._notifier.reloading()
         before = self._cycle.settings
         try:
@@ -209,6 +241,7 @@ class Daemon:
             self._parts.apply(settings)
             for key in _changed(before, settings):
                 self._log.warning(f"{key} was changed; the new value holds after a restart")
+        self._reloaded.set()
         self._parts.inbox.put(ConfigReloaded(error=self._config_error), urgent=True)
         self._notifier.ready(headline(self._report()) if self._surface.is_ready else "starting")
 
@@ -216,26 +249,44 @@ class Daemon:
         """Leave no process, no socket; rules and taints of ours stay, that is the point of them."""
         self._notifier.stopping()
         self._tell(Notice(event="stopping", fields={"reason": self._stop_reason}))
+        saving = [task for task in tasks if task.get_name() == SAVER_TASK]
+        await _cancel([task for task in tasks if task not in saving])
         now_seconds = self._parts.clock.monotonic_seconds()
         self._saver.submit(self._cycle.memory, now_seconds, lambda: None, force=True)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SAVE_SECONDS):
-                await self._saver.idle.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._saved(), self._parts.stop())
+        await _cancel(saving)
         await self._server.stop()
-        await self._parts.stop()
         self._log.close()
         self._notifier.close()
 
+    async def _saved(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SAVE_SECONDS):
+                await self._saver.idle.wait()
 
-def _load_memory(store: Store, node_name: str) -> tuple[Memory, StateFileStatus]:
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _clock(settings: Settings) -> SystemClock:
     try:
-        memory, set_aside = store.load(node_name)
+        return SystemClock(settings.node.proc_root)
     except DriverError as error:
-        return Memory(node_name=node_name), StateFileStatus(writable=False, detail=str(error))
-    return memory, StateFileStatus(writable=True, set_aside=set_aside)
+        raise ConfigError(f"node.proc_root must be the host's /proc: {error}") from error
+
+
+def _hold_standard_descriptors() -> None:
+    """Keep 0, 1 and 2 from being given to a lock or a socket, which a library would then print into."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115 - for the whole run
 
 
 def _overridden(settings: Settings, socket: str | None) -> Settings:
@@ -257,41 +308,52 @@ def _changed(before: Settings, after: Settings) -> list[str]:
 
 def main(config_path: str | None, socket_override: str | None) -> int:
     """`nodeagent run`: returns the exit code; 78 bad configuration, 69 another agent, 77 denied."""
+    _hold_standard_descriptors()
     try:
         loaded = config.load(config_path, registry())
     except ConfigError as error:
-        sys.stderr.write(f"nodeagent: {error}\n")
-        return EXIT_CONFIG
+        return _give_up(error, EXIT_CONFIG)
     settings = _overridden(loaded.settings, socket_override)
     loaded = msgspec.structs.replace(loaded, settings=settings)
     try:
         lock = InstanceLock(str(Path(settings.status.socket).with_name("nodeagent.lock")))
     except DriverError as error:
-        sys.stderr.write(f"nodeagent: {error.detail or error} ({error.target})\n")
-        return EXIT_UNAVAILABLE if error.kind is ErrorKind.BUSY else EXIT_DENIED
-    logger = log.configure()
+        code = {ErrorKind.BUSY: EXIT_UNAVAILABLE, ErrorKind.DENIED: EXIT_DENIED}.get(error.kind, EXIT_CONFIG)
+        return _give_up(f"{error.detail} ({error.target})", code)
     try:
-        return asyncio.run(_run(loaded, config_path, socket_override, logger))
+        return asyncio.run(_run(loaded, config_path, socket_override, log.configure()))
+    except ConfigError as error:
+        return _give_up(error, EXIT_CONFIG)
     finally:
         lock.close()
+
+
+def _give_up(reason: object, code: int) -> int:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"nodeagent: {reason}\n")
+        sys.stderr.flush()
+    return code
 
 
 async def _run(
     loaded: config.Loaded, config_path: str | None, socket_override: str | None, logger: log.AgentLogger
 ) -> int:
-    notifier = systemd.from_environment(os.environ)
+    try:
+        notifier = systemd.from_environment(os.environ)
+    except DriverError as error:
+        raise ConfigError(f"environment NOTIFY_SOCKET: {error}") from error
     return await Daemon(loaded, config_path, socket_override, logger, notifier).run()
 
 
 def check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
-    """`nodeagent check` without a daemon: read once, judge once, change nothing."""
+    """`nodeagent check` without a daemon: read once, judge once, change nothing. Raises ConfigError."""
     return asyncio.run(_check_once(settings, ids))
 
 
 async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
     began_seconds = time.monotonic()
-    memory, state_file = _load_memory(Store(settings.node.state_file), settings.node.name)
-    parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
+    _, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
+    parts = Parts(settings, memory, _clock(settings))
     parts.board.put("state_file", NODE, state_file)
     tasks = [asyncio.create_task(run()) for run in (parts.gpus.run, parts.node.run, parts.kernel_log.run)]
     given: list[ReportInput] = []

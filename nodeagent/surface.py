@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -49,6 +49,8 @@ class AgentSurface:
         self._cycled = asyncio.Event()
         self._given: ReportInput | None = None
         self.is_ready = False
+        self.requests_refused: Mapping[str, int] = {}
+        """Counted by the server."""
 
     def publish(
         self, decision: Decision | None, memory: Memory, snapshot: Snapshot, settings: Settings, *,
@@ -71,7 +73,9 @@ class AgentSurface:
             raise BadRequest("the first cycle has not ended yet; ask again in a few seconds")
         snapshot = self._given.snapshot
         now = Now(at=self._clock.instant(), clock_synchronized=snapshot.now.clock_synchronized)
-        return msgspec.structs.replace(self._given, now=now, ready=self.is_ready)
+        return msgspec.structs.replace(
+            self._given, now=now, ready=self.is_ready, requests_refused=dict(self.requests_refused)
+        )
 
     def status_json(self) -> bytes:
         """The status report, schema nodeagent/status/v1."""

@@ -76,7 +76,7 @@ class Agent:
         sections: Sections | None = None,
         profile: str = "H100",
         gpus: int = 8,
-        pace_seconds: float | None = 0.5,
+        pace_seconds: float | None = 0.25,
         prefix: Sequence[str] = (),
         build_root: Path | None = None,
     ) -> None:
@@ -153,6 +153,8 @@ class Agent:
 
     def close(self) -> None:
         """End every process of this node and close what is open."""
+        if self.process is not None:
+            self.process.kill()  # just forked, it may not carry the marker yet
         processes.end_marked(self.mark)
         if self.process is not None:
             self.process.wait(STOP_SECONDS)

@@ -149,6 +149,13 @@ FAMILIES = (
         help="Events lost because more happened at once than the inbox holds.",
     ),
     Family(
+        name="nodeagent_requests_refused_total",
+        kind="counter",
+        labels=("reason",),
+        help="Requests to the socket and the metrics port that were not taken: malformed, too_large, timeout "
+        "or too_many at once.",
+    ),
+    Family(
         name="nodeagent_cycle_duration_seconds",
         kind="summary",
         help="Time spent in cycles, and their number.",

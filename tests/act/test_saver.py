@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -138,3 +139,64 @@ def test_a_hanging_disk_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatch) 
     play(disk, script)
 
     assert (pending[0].writable, "pending" in pending[0].detail, len(disk.saved)) == (False, True, 1)
+
+
+def test_a_hanging_disk_does_not_keep_ops_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the plans behind a write that hangs only the latest goes on, and later ones do at once."""
+    disk = Disk()
+    monkeypatch.setattr(saver_module, "SLOW_SECONDS", 0.05)
+    seen: list[str] = []
+
+    async def script(saver: Saver, told: list[StateFileStatus]) -> None:
+        disk.gate.clear()
+        saver.submit(Memory(node_name="a"), 0.0, lambda: seen.append("old"))
+        await asyncio.sleep(0.01)
+        saver.submit(Memory(node_name="a", boot_id="b"), 15.0, lambda: seen.append("latest"))
+        while not seen:
+            await asyncio.sleep(0.01)
+        saver.submit(Memory(node_name="a", boot_id="c"), 30.0, lambda: seen.append("later"))
+        seen.append("told" if told else "not told")
+        disk.gate.set()
+        await saver.idle.wait()
+
+    play(disk, script)
+
+    assert seen == ["latest", "later", "told"]
+    assert [memory.boot_id for memory in disk.saved] == ["", "c"]
+
+
+def test_a_bug_in_a_save_is_told_and_does_not_end_saving() -> None:
+    """Whatever the store raises, the next save is tried."""
+    disk = Disk()
+    details: list[str] = []
+
+    async def script(saver: Saver, told: list[StateFileStatus]) -> None:
+        disk.refuse = RecursionError("a bug")  # type: ignore[assignment]
+        saver.submit(Memory(node_name="a"), 0.0, lambda: None)
+        await saver.idle.wait()
+        disk.refuse = None
+        saver.submit(Memory(node_name="a"), 15.0, lambda: None)
+        await saver.idle.wait()
+        details.extend(state.detail for state in told)
+
+    play(disk, script)
+
+    assert (details, len(disk.saved)) == (["a bug", ""], 1)
+
+
+def test_a_file_that_does_not_answer_is_left_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start waits for the disk only so long, says so, and keeps the old file."""
+    path = tmp_path / "memory.json"
+    path.write_text("unread")
+    gate = threading.Event()
+    monkeypatch.setattr(saver_module, "LOAD_SECONDS", 0.05)
+    answer = (Memory(node_name="late"), "")
+    monkeypatch.setattr(saver_module.Store, "load", lambda _store, _name: gate.wait(5) and answer)
+    store, memory, status = saver_module.load(str(path), "a")
+    gate.set()
+    store.save(memory)
+
+    assert (memory, status.writable, "no answer" in status.detail) == (Memory(node_name="a"), False, True)
+    assert (tmp_path / "memory.json.bad-0").read_text() == "unread"
