@@ -66,6 +66,7 @@ def _members(
     targets = {key.partition("|")[2] for key in raised} - {NODE}
     live = [r for r in memory.xids.values() if r.cleared is None and not r.injected]
     joined = {target: _leader(target, live, targets, linked, now) for target in targets}
+    known = {incident.target: incident for incident in memory.incidents}
     heard = {r.pci_address for r in live if r.node_class is not NodeClass.IGNORE}
     members = []
     for key, hold in raised.items():
@@ -74,6 +75,8 @@ def _members(
             continue  # its records speak for it
         hardware = check_id in checks and checks[check_id].family in HARDWARE_FAMILIES
         group = joined.get(target, "") if hardware else ""
+        if check_id == "xid" and target not in known:
+            group = next((t for t, i in known.items() if t in targets and hold.cause in i.members), group)
         group = group or _node_group(check_id, checks)
         label = hold.cause if check_id == "xid" and hold.cause else check_id
         members.append(_Member(group=group, label=label, rank=hold.node_class.rank, since=hold.since))

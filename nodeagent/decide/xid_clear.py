@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nodeagent.decide.holds import is_word_only
 from nodeagent.decide.xid import standing
-from nodeagent.decide.xid_class import REPEAT_SECONDS, hold_window, is_after, reclassed
+from nodeagent.decide.xid_class import REPEAT_SECONDS, effective_class, hold_window, is_after, reclassed
 from nodeagent.decide.xid_table import SXID_FLOOR, XidTable
 from nodeagent.memory import GpuMemory, Memory, XidRecord
 from nodeagent.model import NODE, Instant, NodeClass, Now
@@ -55,7 +55,8 @@ def clear(
         record = before
         if standing(record):
             record = reclassed(_hold_ended(record, table, facts), table, overrides)
-            reason = _proof(record, facts)
+            own_class = effective_class(record, table, {})
+            reason = _proof(record, facts, ignored=record.node_class is NodeClass.IGNORE and own_class.taints)
             if reason:
                 record = msgspec.structs.replace(record, cleared=now.at, cleared_by=reason)
         records[key] = record
@@ -101,14 +102,20 @@ def _hold_ended(record: XidRecord, table: XidTable, facts: _Facts) -> XidRecord:
     return msgspec.structs.replace(record, held=False, decoded_class=NodeClass.APP if resolved else told)
 
 
-def _proof(record: XidRecord, facts: _Facts) -> str:
-    """Why the fault is gone; empty while it is not proven."""
+def _proof(record: XidRecord, facts: _Facts, *, ignored: bool) -> str:
+    """Why the fault is gone; empty while it is not proven.
+
+    `ignored`: only the operator's word makes it harmless. It is kept, unseen, until it is cured: should
+    the word be taken back, the fault is there again.
+    """
     node_class = record.node_class
     if node_class.taints and _taken_out(record, facts):
         return "the device was taken out, and is reported repaired"
     if node_class is NodeClass.VENDOR:
         return _if_reachable(record, facts, *_replaced(record, facts))
     if node_class.taints:
+        return _if_reachable(record, facts, *(_replaced(record, facts) or _restarted(record, facts)))
+    if ignored:
         return _if_reachable(record, facts, *(_replaced(record, facts) or _restarted(record, facts)))
     if not _heard(record, facts):
         return ""

@@ -129,6 +129,20 @@ def test_own_releases_are_told_but_raise_nothing_anew() -> None:
     assert world.told("signal_unread") == []
 
 
+def test_a_peer_stays_in_its_incident_until_it_is_lifted() -> None:
+    """The link error of a dead GPU's peer opens no incident of its own while both are proven gone."""
+    world = World()
+    world.xid(79)
+    world.xid(74, GPU_B, node_class=NodeClass.CHECK)
+    world.run(60)
+    known = world.decision.incidents[0].id
+    world.reboot()
+    for _ in range(40):
+        world.cycle()
+        assert {incident.id for incident in world.decision.incidents} <= {known}
+    assert (world.decision.incidents, world.raised()) == ((), set())
+
+
 def test_a_standing_taint_has_an_incident_until_it_is_lifted() -> None:
     """The Xid is proven gone, its finding not yet: it is still the same incident."""
     world = World()

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodeagent.model import State
+from nodeagent.model import NodeClass, State
+from nodeagent.settings import GpuSettings, Settings
 from nodeagent.signals import (
     GpuPresence,
     PciGpus,
@@ -15,6 +16,7 @@ from nodeagent.signals import (
 )
 from tests.scenarios.steps import (
     ACTION_A,
+    DAY_SECONDS,
     LOST,
     absent,
     release,
@@ -184,3 +186,30 @@ def test_a_driver_that_answers_again_hides_no_gpu(fault: dict[str, Any]) -> None
 
     assert world.state("driver.stuck") is State.WARNING
     assert len(world.taints()) == 1
+
+
+@pytest.mark.parametrize("ignored_seconds", [300.0, 900.0, 2 * DAY_SECONDS])
+def test_an_ignored_fault_is_there_again_when_the_order_is_taken_back(ignored_seconds: float) -> None:
+    """`"95" = "ignore"` hides what nobody has cured; it does not cure it."""
+    world = World(settings=Settings(gpu=GpuSettings(xid={"95": NodeClass.IGNORE})))
+    world.xid(95)
+    world.run(60)
+    world.cycle(ignored_seconds)
+    assert (world.taints(), world.raised()) == ([], set())
+
+    world.settings = Settings()
+    world.run(30)
+    assert world.taints() == ["gpu-unhealthy=xid"]
+
+
+def test_an_ignored_fault_that_was_cured_does_not_come_back() -> None:
+    """A reboot ends it, seen or unseen."""
+    world = World(settings=Settings(gpu=GpuSettings(xid={"95": NodeClass.IGNORE})))
+    world.xid(95)
+    world.run(60)
+    world.reboot()
+    world.run(60)
+    world.settings = Settings()
+    world.run(60)
+
+    assert world.taints() == []
