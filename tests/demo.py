@@ -25,6 +25,8 @@ from tests.demo_story import SECTIONS, STORY, Step  # noqa: E402
 
 STORY_SECONDS = 80.0
 STEP_SECONDS = 15.0
+ACT_SECONDS = 6.0
+"""Kept for each step to come: on a slow machine there is less time to read, and the story still ends."""
 REDRAW_SECONDS = 0.5
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 CLEAR_SCREEN = "\x1b[2J"
@@ -85,8 +87,9 @@ class Show:
                 return False
             time.sleep(REDRAW_SECONDS)
         stay_until_seconds = time.monotonic() + step.stay_seconds * self._stay_factor
+        latest_seconds = self._end_seconds - ACT_SECONDS * (len(STORY) - number)
         self._drawn(heading, step, last=True)
-        while time.monotonic() < min(stay_until_seconds, self._end_seconds):
+        while time.monotonic() < min(stay_until_seconds, latest_seconds):
             time.sleep(REDRAW_SECONDS)
             self._drawn(heading, step, last=False)
         return True
