@@ -56,6 +56,17 @@ class _Case(Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         return key_of(self.check.id, self.finding.target)
 
+    @property
+    def is_poll(self) -> bool:
+        """True when this reading counts: newer than the last that did, and not merely asked for between."""
+        last_seconds = self.memory.last_poll_seconds.get(self.key)
+        if last_seconds is None:
+            return self.finding.read_at_seconds >= 0.0
+        gap_seconds = self.rule.poll_gap_seconds
+        return self.finding.read_at_seconds > last_seconds and (
+            self.finding.read_at_seconds - last_seconds >= gap_seconds
+        )
+
 
 def judge_check(
     check: Check, rule: Rule, findings: list[Finding], memory: Memory, *, now: Now,
@@ -79,7 +90,10 @@ def judge_check(
             after[case.key] = moved
         if finding.state is State.UNKNOWN:
             unknown[case.key] = _unknown_since(memory, case.key, now)
-        polls[case.key] = max(finding.read_at_seconds, memory.last_poll_seconds.get(case.key, 0.0))
+        if case.is_poll:
+            polls[case.key] = finding.read_at_seconds
+        elif case.key in memory.last_poll_seconds:
+            polls[case.key] = memory.last_poll_seconds[case.key]
         rows.append(_row(case, moved, unknown.get(case.key)))
         transitions.extend(_transitions(case, moved, unknown.get(case.key)))
     return Judged(rows=tuple(rows), holds=after, polls=polls, unknown=unknown,
@@ -116,9 +130,8 @@ def _moved(case: _Case) -> Hold | None:
         return hold
     if finding.state is State.NOT_APPLICABLE:
         return hold if holds.is_raised(hold) and finding.cause != VANISHED else None
-    is_new_poll = finding.read_at_seconds > case.memory.last_poll_seconds.get(case.key, -1.0)
     is_new_event = finding.immediate and finding.state is not State.OK
-    if not is_new_poll and not is_new_event:
+    if not case.is_poll and not is_new_event:
         return hold
     gpus = case.memory.gpus
     gpu = holds.node_reset(gpus, case.now) if finding.target == NODE else gpus.get(finding.target)
