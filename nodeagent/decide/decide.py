@@ -236,7 +236,9 @@ def _verdict_notices(known: VerdictMemory | None, word: Verdict, memory: Memory)
     previous = known.state if known is not None else None
     if previous is word.state or (previous is None and word.state is not State.CRITICAL):
         return []
-    roots = ", ".join(f"{i.root} on {i.target}" for i in memory.incidents)
+    roots = ", ".join(
+        f"{i.root} on {i.target}" if ":" in i.target else i.root for i in memory.incidents
+    )
     fields = {
         "state": word.state.value,
         "previous": previous.value if previous is not None else "not judged",
