@@ -10,18 +10,20 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from nodeagent.drivers.store import Store
 from nodeagent.errors import DriverError
-from nodeagent.memory import Memory
+from nodeagent.memory import Hold, Memory
 from nodeagent.signals import StateFileStatus
 
 SLOW_SECONDS = 10.0
 """A write pending for longer counts as not writable."""
 LOAD_SECONDS = 5.0
 """A file that cannot be read within this time is left for later; the node is judged without it."""
+LAST_BAD_SECONDS = 60.0
+"""How far the saved time of a standing fault's last bad poll may lag."""
 LAZY_SECONDS = 10.0
 """Least time between two saves of what only counts (Xid repeats, ECC counters)."""
 
@@ -167,7 +169,30 @@ def _differs(saved: Memory | None, memory: Memory, *, only_urgent: bool) -> bool
     """True when a restart from `saved` would judge otherwise than one from `memory`."""
     if saved is None:
         return True
-    urgent = ("boot_id", "holds", "history", "incidents", "release", "verdict", "baseline")
+    if _holds_differ(saved.holds, memory.holds, only_urgent=only_urgent):
+        return True
+    urgent = ("boot_id", "history", "incidents", "release", "verdict", "baseline")
     lazy = ("xids", "unmatched", "gpus", "kernel_log", "unknown", "driver_version", "driver_absent")
     names = urgent if only_urgent else urgent + lazy
     return any(getattr(saved, name) != getattr(memory, name) for name in names)
+
+
+def _holds_differ(saved: Mapping[str, Hold], holds: Mapping[str, Hold], *, only_urgent: bool) -> bool:
+    """A fault that merely goes on renews the time of its last bad poll: worth a write now and then."""
+    if saved.keys() != holds.keys():
+        return True
+    for key, hold in holds.items():
+        if _essence(hold) != _essence(saved[key]):
+            return True
+        late_seconds = _seconds(hold) - _seconds(saved[key])
+        if not only_urgent and late_seconds >= LAST_BAD_SECONDS:
+            return True
+    return False
+
+
+def _essence(hold: Hold) -> tuple[object, ...]:
+    return (hold.state, hold.since, hold.node_class, hold.polls, hold.good_polls, hold.cause)
+
+
+def _seconds(hold: Hold) -> float:
+    return hold.last_bad.monotonic_seconds if hold.last_bad is not None else 0.0

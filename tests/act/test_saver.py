@@ -13,7 +13,8 @@ import pytest
 from nodeagent.act import saver as saver_module
 from nodeagent.act.saver import LAZY_SECONDS, Saver
 from nodeagent.errors import DriverError, ErrorKind
-from nodeagent.memory import GpuMemory, Memory
+from nodeagent.memory import GpuMemory, Hold, Memory
+from nodeagent.model import Instant, NodeClass, State
 from nodeagent.signals import StateFileStatus
 
 
@@ -200,3 +201,31 @@ def test_a_file_that_does_not_answer_is_left_for_later(
 
     assert (memory, status.writable, "no answer" in status.detail) == (Memory(node_name="a"), False, True)
     assert (tmp_path / "memory.json.bad-0").read_text() == "unread"
+
+
+@pytest.mark.parametrize(
+    ("bad_later_seconds", "now_seconds", "saves"),
+    [(15.0, 15.0, 1), (15.0, 3600.0, 1), (61.0, 61.0, 2)],
+    ids=["the next poll", "the next poll, long after", "a minute of polls"],
+)
+def test_a_fault_that_goes_on_is_not_a_write_a_poll(
+    bad_later_seconds: float, now_seconds: float, saves: int
+) -> None:
+    """What a standing fault renews with each poll is saved once a minute."""
+    disk = Disk()
+
+    def memory(bad_seconds: float) -> Memory:
+        at = Instant(boot_id="b", monotonic_seconds=1.0, wall_seconds=1.0)
+        last_bad = msgspec.structs.replace(at, monotonic_seconds=bad_seconds)
+        hold = Hold(state=State.CRITICAL, since=at, node_class=NodeClass.RESET, polls="b", last_bad=last_bad)
+        return Memory(node_name="a", holds={"xid|0000:01:00.0": hold})
+
+    async def script(saver: Saver, _told: list[StateFileStatus]) -> None:
+        saver.submit(memory(1.0), 0.0, lambda: None)
+        await saver.idle.wait()
+        saver.submit(memory(1.0 + bad_later_seconds), now_seconds, lambda: None)
+        await saver.idle.wait()
+
+    play(disk, script)
+
+    assert len(disk.saved) == saves
