@@ -81,12 +81,13 @@ def check_record(check: Check, loaded: Loaded) -> Record:
     else:
         facts = [("Class", f"{rule.node_class.value}: {_means(check, rule.node_class, loaded)}")]
     of_polls = f"{rule.bad_polls} bad of the last {rule.of_polls} polls"
-    facts.append(("Raised", "at the first bad poll" if rule.of_polls == 1 else of_polls))
+    raised = "at the first bad poll" if rule.of_polls == 1 else of_polls
+    facts.append(("Raised", check.hold.raised_words or raised))
     stands = duration(rule.minimum_seconds)
     cleared = f"{rule.good_polls} good polls in a row and {stands} after the last bad one"
     if rule.proof == "reset" and rule.node_class.taints:
         cleared += ", and a reset or reboot that was seen"
-    facts.append(("Cleared", cleared))
+    facts.append(("Cleared", check.hold.cleared_words or cleared))
     limits = []
     for limit in check.limits:
         value = effective_limits(check, settings)[limit.name]

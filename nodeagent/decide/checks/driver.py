@@ -107,7 +107,10 @@ CHECKS = (
             ),
         ),
         # Time raises, not polls: see above. A driver that answers again is its own proof.
-        hold=HoldRule(bad_polls=100, of_polls=100, proof="reads"),
+        hold=HoldRule(
+            bad_polls=100, of_polls=100, proof="reads",
+            raised_words="a hung call at the third missed deadline; other causes after unusable_seconds",
+        ),
         common_cause="driver",
     ),
 )

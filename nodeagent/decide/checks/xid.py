@@ -154,6 +154,11 @@ CHECKS = (
             Limit(name="check_seconds", unit="s", default=86400.0,
                   meaning="an Xid of class check ends after this time without a repeat"),
         ),
-        hold=HoldRule(),
+        hold=HoldRule(
+            raised_words="at once, with the class of its number: nodeagent explain xid 79",
+            cleared_words="app and check: after their time without a repeat. reset and reboot: after a "
+            "seen reset or a new boot, and good reads. vendor: when the device was replaced, or by "
+            "`nodeagent gpu repaired`",
+        ),
     ),
 )
