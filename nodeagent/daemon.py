@@ -65,7 +65,7 @@ class Daemon:
         self._notifier = notifier
         self._stop = asyncio.Event()
         self._stop_reason = ""
-        self._reload: asyncio.TimerHandle | None = None
+        self._reload_asked = False
         self._reloaded = asyncio.Event()
         self._not_listening: dict[str, str] = {}
         settings = loaded.settings
@@ -210,22 +210,34 @@ class Daemon:
             await asyncio.sleep(RESTART_TASK_SECONDS)
 
     def _listen_to_signals(self) -> None:
+        """Not by the loop's own way: a storm fills its pipe, which loses signals and can lock CPython up."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop, signal.Signals(number).name)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        at_terminal = os.isatty(0)  # a closed terminal must end what was started on it
+
+        def hand_over(number: int, _frame: object) -> None:
+            is_reload = number == signal.SIGHUP and not at_terminal
+            if is_reload and self._reload_asked:
+                return
+            self._reload_asked |= is_reload
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._on_signal, number, is_reload)
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, hand_over)
+
+    def _on_signal(self, number: int, is_reload: bool) -> None:
+        if is_reload:
+            asyncio.get_running_loop().call_later(RELOAD_GAP_SECONDS, self._on_reload)
+        else:
+            self._on_stop(signal.Signals(number).name)
 
     def _on_stop(self, reason: str) -> None:
         self._stop_reason = reason
         self._stop.set()
 
-    def _on_hangup(self) -> None:
-        if self._reload is None:
-            self._reload = asyncio.get_running_loop().call_later(RELOAD_GAP_SECONDS, self._on_reload)
-
     def _on_reload(self) -> None:
         """Take the files anew; a bad one leaves the good configuration in force."""
-        self._reload = None
+        self._reload_asked = False
         if self._stop.is_set():
             return
         self._notifier.reloading()
