@@ -56,7 +56,7 @@ def test_an_unusable_state_file_is_set_aside(make_agent: MakeAgent, spoil: Spoil
     assert status["gpus"]["healthy"] == 8
 
 
-FULL = 'mount -t tmpfs -o size=16k state "$0" && dd if=/dev/zero of="$0/filler" bs=4k 2>/dev/null; exec "$@"'
+FULL = 'mount -t tmpfs -o size=64k state "$0" && dd if=/dev/zero of="$0/filler" bs=4k 2>/dev/null; exec "$@"'
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
 
