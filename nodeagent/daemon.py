@@ -327,6 +327,8 @@ def main(config_path: str | None, socket_override: str | None) -> int:
         return _give_up(error, EXIT_CONFIG)
     settings = _overridden(loaded.settings, socket_override)
     loaded = msgspec.structs.replace(loaded, settings=settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_OK))  # until the loop listens
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         lock = InstanceLock(str(Path(settings.status.socket).with_name("nodeagent.lock")))
     except DriverError as error:

@@ -102,6 +102,29 @@ def test_a_state_directory_that_never_answers_stops_nothing(make_agent: MakeAgen
         assert agent.stop() == 0
 
 
+@pytest.mark.root
+@pytest.mark.skipif(not can_mount(), reason="needs root and /dev/fuse: modprobe fuse")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_first_look_is_not_the_end_of_a_lock(
+    make_agent: MakeAgent, tmp_path: Path, number: signal.Signals
+) -> None:
+    """While the state file is still read SIGTERM removes the lock, and SIGHUP does no harm."""
+    dead = tmp_path / "dead"
+    agent = make_agent(gpus=1, sections={"node": {"state_file": str(dead / "memory.json")}})
+    lock = agent.socket_path.parent / "nodeagent.lock"
+    with DeadMount(dead):
+        agent.start(wait=False)
+        assert agent.process is not None
+        end_seconds = time.monotonic() + 10
+        while not (lock.exists() and lock.read_text()) and time.monotonic() < end_seconds:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        agent.process.send_signal(number)
+        time.sleep(0.2)
+        assert agent.process.poll() == (0 if number == signal.SIGTERM else None)
+        assert agent.process.poll() is None or not lock.exists()
+
+
 def test_a_taken_metrics_port_is_named_and_opened_once_it_is_free(make_agent: MakeAgent) -> None:
     """The log has the address; after a reload the page is there."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
