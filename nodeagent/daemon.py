@@ -21,19 +21,18 @@ from nodeagent.cycle import PACE_SECONDS, Cycle
 from nodeagent.decide import release
 from nodeagent.decide.registry import registry
 from nodeagent.drivers import systemd
-from nodeagent.drivers.clock import SystemClock
 from nodeagent.drivers.lock import InstanceLock
 from nodeagent.errors import ConfigError, DriverError, ErrorKind
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Notice, Now
-from nodeagent.parts import Parts
+from nodeagent.parts import Parts, open_clock
 from nodeagent.report import log, status
-from nodeagent.report.given import ReportInput
 from nodeagent.report.render import headline
-from nodeagent.report.schema import CheckReport, StatusReport
+from nodeagent.report.schema import StatusReport
 from nodeagent.report.server import StatusServer
 from nodeagent.settings import Settings
 from nodeagent.signals import ConfigReloaded, Snapshot
+from nodeagent.stop_signals import Signals
 from nodeagent.surface import AgentSurface
 
 EXIT_OK, EXIT_UNAVAILABLE, EXIT_DENIED, EXIT_CONFIG = 0, 69, 77, 78
@@ -42,8 +41,6 @@ RESTART_TASK_SECONDS = 10.0
 LAST_SAVE_SECONDS = 5.0
 LISTEN_SECONDS = 60.0
 """A listener that could not be opened, or lost its file, is tried again so often, and at a reload."""
-RELOAD_GAP_SECONDS = 0.1
-"""SIGHUPs within this time are one reload."""
 SAVER_TASK = "state file"
 FIXED_UNTIL_RESTART = ("node.host_root", "node.proc_root", "node.kernel_log", "node.state_file",
                        "gpu.poll_seconds", "gpu.call_deadline_seconds", "gpu.stuck_seconds",
@@ -65,12 +62,12 @@ class Daemon:
         self._notifier = notifier
         self._stop = asyncio.Event()
         self._stop_reason = ""
-        self._reload_asked = False
+        self._signals = Signals(self._on_stop, self._on_reload)
         self._reloaded = asyncio.Event()
         self._not_listening: dict[str, str] = {}
         settings = loaded.settings
         store, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
-        self._parts = parts = Parts(settings, memory, _clock(settings))
+        self._parts = parts = Parts(settings, memory, open_clock(settings))
         parts.board.put("state_file", NODE, state_file)
         self._surface = AgentSurface(
             clock=parts.clock, board=parts.board, inbox=parts.inbox,
@@ -99,7 +96,7 @@ class Daemon:
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
         began_seconds = time.monotonic()
-        self._listen_to_signals()
+        self._signals.listen()
         self._publish_starting()
         self._tell(Notice(event="started", fields={
             "version": __version__, "node": self._cycle.settings.node.name}))
@@ -209,35 +206,12 @@ class Daemon:
                                 traceback="".join(traceback.format_exception(error)))
             await asyncio.sleep(RESTART_TASK_SECONDS)
 
-    def _listen_to_signals(self) -> None:
-        """Not by the loop's own way: a storm fills its pipe, which loses signals and can lock CPython up."""
-        loop = asyncio.get_running_loop()
-        at_terminal = os.isatty(0)  # a closed terminal must end what was started on it
-
-        def hand_over(number: int, _frame: object) -> None:
-            is_reload = number == signal.SIGHUP and not at_terminal
-            if is_reload and self._reload_asked:
-                return
-            self._reload_asked |= is_reload
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._on_signal, number, is_reload)
-
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, hand_over)
-
-    def _on_signal(self, number: int, is_reload: bool) -> None:
-        if is_reload:
-            asyncio.get_running_loop().call_later(RELOAD_GAP_SECONDS, self._on_reload)
-        else:
-            self._on_stop(signal.Signals(number).name)
-
     def _on_stop(self, reason: str) -> None:
         self._stop_reason = reason
         self._stop.set()
 
     def _on_reload(self) -> None:
         """Take the files anew; a bad one leaves the good configuration in force."""
-        self._reload_asked = False
         if self._stop.is_set():
             return
         self._notifier.reloading()
@@ -281,13 +255,6 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _clock(settings: Settings) -> SystemClock:
-    try:
-        return SystemClock(settings.node.proc_root)
-    except DriverError as error:
-        raise ConfigError(f"node.proc_root must be the host's /proc: {error}") from error
 
 
 def _hold_standard_descriptors() -> None:
@@ -357,33 +324,3 @@ async def _run(
     except DriverError as error:
         raise ConfigError(f"environment NOTIFY_SOCKET: {error}") from error
     return await Daemon(loaded, config_path, socket_override, logger, notifier).run()
-
-
-def check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
-    """`nodeagent check` without a daemon: read once, judge once, change nothing. Raises ConfigError."""
-    return asyncio.run(_check_once(settings, ids))
-
-
-async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
-    began_seconds = time.monotonic()
-    _, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
-    parts = Parts(settings, memory, _clock(settings))
-    parts.board.put("state_file", NODE, state_file)
-    tasks = [asyncio.create_task(run()) for run in (parts.gpus.run, parts.node.run, parts.kernel_log.run)]
-    given: list[ReportInput] = []
-    cycle = Cycle(
-        settings=settings, memory=memory, board=parts.board, inbox=parts.inbox, clock=parts.clock,
-        table=parts.table, checks=parts.checks, tell=lambda _: None,
-        publish=lambda d, m, s, c: given.append(
-            ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
-        ),
-    )
-    try:
-        await parts.first_look()
-        cycle.once()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await parts.stop()
-    return status.build_check(given[0], ids, duration_seconds=time.monotonic() - began_seconds)
