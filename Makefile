@@ -12,30 +12,38 @@ NODEAGENT_ARGS ?=
         install uninstall clean
 
 help: ## print this help
-	@echo "nodeagent: per-node health, traffic and taint daemon for GPU Kubernetes clusters"
+	@echo "nodeagent: watches the node of a GPU Kubernetes cluster it runs on, and says what is wrong and what to do"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "First time: make run, then in a second shell: .venv/bin/nodeagent status"
 
-$(VENV)/.run: setup.cfg pyproject.toml
+# To run, the package is installed into the environment, from a copy: nothing is written into the tree.
+# To work on it, make test installs it as it lies in the tree, and that is what runs from then on.
+SOURCES := $(shell find nodeagent -name '*.py' -o -name '*.toml' -o -name '*.md')
+READY := $(if $(wildcard $(VENV)/.test),$(VENV)/.test,$(VENV)/.run)
+
+$(VENV)/.run: setup.cfg pyproject.toml $(SOURCES)
 	@scripts/ensure.sh run
 	@echo "Making a virtual environment in $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R nodeagent setup.cfg pyproject.toml README.md "$$copy" \
+		&& $(BIN)/pip install --quiet --disable-pip-version-check "$$copy"
 	@touch $@
 
-$(VENV)/.test: setup.cfg pyproject.toml $(VENV)/.run
+$(VENV)/.test: setup.cfg pyproject.toml
 	@scripts/ensure.sh test
+	@test -x $(BIN)/pip || { echo "Making a virtual environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing the test tools into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
-run: $(VENV)/.run ## install what is missing, start the agent in the foreground
+run: $(READY) ## install what is missing, start the agent in the foreground
 	@echo "Look at it from a second shell:  $(BIN)/nodeagent status     (stop it with Ctrl-C)"
 	@$(BIN)/nodeagent $(NODEAGENT_ARGS) run
 
-demo: $(VENV)/.run ## eight scripted GPUs, faults and recoveries, no GPU needed; ends by itself in 90 s
+demo: $(READY) ## eight scripted GPUs, faults and recoveries, no GPU needed; ends by itself in 90 s
+	@scripts/ensure.sh demo
 	@$(BIN)/python tests/demo.py
 
 test: $(VENV)/.test lint types arch unit ## everything that CI runs
@@ -54,18 +62,19 @@ unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
 	@$(BIN)/python -m pytest
 
 soak: $(VENV)/.test ## slow loops: kills, memory slopes
-	@$(BIN)/python -m pytest tests/soak --timeout 3600
+	@$(BIN)/python -m pytest tests/soak/*.py --timeout 3600
 
-bench: $(VENV)/.test ## the budgets of docs/design.md, measured on this machine
+bench: $(VENV)/.test ## what the agent costs, measured on this machine
 	@$(BIN)/python tests/bench/run.py
 
 docs: $(VENV)/.test ## write the generated pages of docs/
 	@$(BIN)/python -m nodeagent.docs_generate
 
-clean: ## remove the virtual environment and build output
-	rm -rf $(VENV) build dist *.egg-info
+clean: ## remove the virtual environment, caches and build output
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find nodeagent tests -name __pycache__ -prune -exec rm -rf {} +
 
-catalog: $(VENV)/.run ## write systemd/nodeagent.catalog from the event catalogue
+catalog: $(VENV)/.test ## write systemd/nodeagent.catalog from the event catalogue
 	@$(BIN)/python -m nodeagent.report.events > systemd/nodeagent.catalog
 
 unit-verify: ## systemd's verifier and the exposure score of the shipped unit

@@ -15,7 +15,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from nodeagent import __version__
-from nodeagent.cli_common import USAGE, CliError, complain, no_answer_code, out, out_json
+from nodeagent.cli_common import (
+    USAGE,
+    CliError,
+    complain,
+    no_answer_code,
+    out,
+    out_json,
+    silence_stdout,
+)
 
 _DURATIONS = "90s, 15m, 1h30m or 2d"
 _UNITS_SECONDS = (86400, 3600, 60, 1)
@@ -50,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:  # stdout on a full disk
+        if sys.stdout is not None:
+            silence_stdout()
         complain(f"output cannot be written: {error.strerror or error}")
         return no_answer_code(args)
 

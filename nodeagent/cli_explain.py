@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 
 import msgspec
 
@@ -17,8 +18,10 @@ from nodeagent.config import Loaded, load
 from nodeagent.config.values import nearest
 from nodeagent.decide.registry import registry
 from nodeagent.errors import ConfigError
+from nodeagent.model import NODE, State
 from nodeagent.report.render import clean, duration
 from nodeagent.report.schema import CheckStatus, StatusReport, XidStatus, decode_status, in_force
+from nodeagent.report.text import targets_label
 from nodeagent.settings import Settings
 from nodeagent.xid_data import load_xid_table
 
@@ -43,7 +46,7 @@ def explain(args: argparse.Namespace) -> int:
     lines = [clean(f"{record.name}: {record.title}")]
     lines += [_labelled(label, text) for label, text in record.facts]
     lines += ["", *_now(record, status, silence, rows, xids)]
-    lines += ["", *_page(record, page, verbose=args.verbose)]
+    lines += ["", *_page(record, page, _names(rows, xids), verbose=args.verbose)]
     out("\n".join(lines) + "\n")
     return OK
 
@@ -107,16 +110,25 @@ def _now(
 ) -> list[str]:
     if status is None:
         return [_labelled("Now", f"not known: the agent does not answer ({silence})")]
-    lines = [_row_line(row) for row in rows] + [_xid_line(xid) for xid in xids]
+    lines = [_row_line(alike) for alike in _folded(rows)] + [_xid_line(xid) for xid in xids]
     if not lines:
         seen = "not seen on this node" if record.number is not None else "no row: disabled, or not read yet"
         return [_labelled("Now", seen)]
     return [_labelled("Now" if index == 0 else "", line) for index, line in enumerate(lines)]
 
 
-def _row_line(row: CheckStatus) -> str:
-    state = in_force(row)
-    words = [state.value.replace("not_applicable", "n/a"), row.target_label]
+def _folded(rows: list[CheckStatus]) -> list[list[CheckStatus]]:
+    """Rows that differ in nothing but their target stand together."""
+    alike: dict[str, list[CheckStatus]] = {}
+    for row in rows:
+        key = repr((in_force(row), row.sentence, row.value, row.limit, row.held, row.since))
+        alike.setdefault(key, []).append(row)
+    return list(alike.values())
+
+
+def _row_line(alike: list[CheckStatus]) -> str:
+    row = alike[0]
+    words = [in_force(row).value.replace("not_applicable", "n/a"), targets_label(alike)]
     if row.sentence:
         words.append(row.sentence)
     elif isinstance(row.value, str) and row.value:
@@ -136,7 +148,32 @@ def _xid_line(xid: XidStatus) -> str:
     return f"{head}. {xid.text}" if xid.text else head
 
 
-def _page(record: Record, page: Page | None, *, verbose: bool) -> list[str]:
+def _names(rows: list[CheckStatus], xids: list[XidStatus]) -> dict[str, list[str]]:
+    """What stands for `GPU` and `MOUNT` in the page's commands: the targets in trouble, worst first."""
+    quiet = (State.OK, State.NOT_APPLICABLE, State.MUTED)
+    troubled = [row.target for row in rows if in_force(row) not in quiet]
+    troubled += [xid.target for xid in xids if xid.cleared is None]
+    found: dict[str, list[str]] = {"GPU": [], "MOUNT": []}
+    for target in dict.fromkeys(troubled):
+        if target != NODE:
+            found["MOUNT" if target.startswith("/") else "GPU"].append(shlex.quote(target))
+    return found
+
+
+def _with_names(commands: list[str], names: dict[str, list[str]]) -> list[str]:
+    """The commands after a line for each variable in them, so that they can be pasted as they stand."""
+    lines = []
+    for name, targets in names.items():
+        if any(f"${name}" in command for command in commands):
+            others = f"    # or {', '.join(targets[1:])}" if len(targets) > 1 else ""
+            lines.append(f"{name}={targets[0]}{others}" if targets else f"{name}=...    # {_ASK[name]}")
+    return [clean(line) for line in lines] + commands
+
+
+_ASK = {"GPU": "its PCI address, from nodeagent status", "MOUNT": "the mount point, from nodeagent status"}
+
+
+def _page(record: Record, page: Page | None, names: dict[str, list[str]], *, verbose: bool) -> list[str]:
     if page is None:
         return [_labelled("Page", "none in this version")]
     if verbose:
@@ -144,8 +181,10 @@ def _page(record: Record, page: Page | None, *, verbose: bool) -> list[str]:
     lines: list[str] = []
     for name in ("meaning", "impact"):
         if name in page.sections and record.number is None:  # of a number the record has said more
-            lines += [name.capitalize(), *(f"  {line}" for line in page.sections[name].splitlines()), ""]
+            text = page.sections[name].splitlines()
+            lines += [name.capitalize(), *(f"  {line}".rstrip() for line in text), ""]
     commands = [line for line in page.commands if not line.startswith("nodeagent explain")]
     if commands:
-        lines += ["First commands", *(f"  {line}" for line in commands[:FIRST_COMMANDS]), ""]
+        shown = _with_names(commands[:FIRST_COMMANDS], names)
+        lines += ["First commands", *(f"  {line}" for line in shown), ""]
     return [*lines, f"Whole page: nodeagent explain {record.what} -v"]

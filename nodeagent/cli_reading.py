@@ -81,15 +81,15 @@ def _checked(args: argparse.Namespace, request: bytes) -> bytes:
 
 
 def _check_without_daemon(args: argparse.Namespace) -> Any:
-    from nodeagent import config, daemon  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent import config, once  # noqa: PLC0415  loaded late: a quick start
     from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
     from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
 
     try:
         loaded = config.load(args.config, registry())
+        return once.check_once(loaded.settings, tuple(args.ids))
     except ConfigError as error:
         raise bad_config(error) from None
-    return daemon.check_once(loaded.settings, tuple(args.ids))
 
 
 def require_known(ids: list[str], known: list[str]) -> None:

@@ -23,9 +23,9 @@ _MEANS = {
     NodeClass.IGNORE: "nothing is shown and nothing is asked of the node",
     NodeClass.APP: "shown as a warning; the job's owner looks at the job, nothing is asked of the node",
     NodeClass.CHECK: "shown as a warning, to be looked at in working hours; no taint",
-    NodeClass.RESET: "critical: {taint}; the cure is a drain and a GPU reset",
-    NodeClass.REBOOT: "critical: {taint}; the cure is a drain and a reboot",
-    NodeClass.VENDOR: "critical: {taint}; the cure is the vendor or a new part",
+    NodeClass.RESET: "critical, {taint}; the cure is a drain and a GPU reset",
+    NodeClass.REBOOT: "critical, {taint}; the cure is a drain and a reboot",
+    NodeClass.VENDOR: "critical, {taint}; the cure is the vendor or a new part",
 }
 _XID_ENDS = {
     NodeClass.IGNORE: "it is not shown",
@@ -81,12 +81,13 @@ def check_record(check: Check, loaded: Loaded) -> Record:
     else:
         facts = [("Class", f"{rule.node_class.value}: {_means(check, rule.node_class, loaded)}")]
     of_polls = f"{rule.bad_polls} bad of the last {rule.of_polls} polls"
-    facts.append(("Raised", "at the first bad poll" if rule.of_polls == 1 else of_polls))
+    raised = "at the first bad poll" if rule.of_polls == 1 else of_polls
+    facts.append(("Raised", check.hold.raised_words or raised))
     stands = duration(rule.minimum_seconds)
     cleared = f"{rule.good_polls} good polls in a row and {stands} after the last bad one"
     if rule.proof == "reset" and rule.node_class.taints:
         cleared += ", and a reset or reboot that was seen"
-    facts.append(("Cleared", cleared))
+    facts.append(("Cleared", check.hold.cleared_words or cleared))
     limits = []
     for limit in check.limits:
         value = effective_limits(check, settings)[limit.name]

@@ -15,36 +15,34 @@ from pathlib import Path
 import msgspec
 
 from nodeagent import __version__, config
-from nodeagent.act import gpu
+from nodeagent.act import gpu, saver
 from nodeagent.act.executor import Executor
-from nodeagent.act.saver import Saver
 from nodeagent.cycle import PACE_SECONDS, Cycle
 from nodeagent.decide import mark_plan, network, release
 from nodeagent.decide.registry import registry
 from nodeagent.drivers import systemd
-from nodeagent.drivers.clock import SystemClock
 from nodeagent.drivers.lock import InstanceLock
-from nodeagent.drivers.store import Store
 from nodeagent.errors import ConfigError, DriverError, ErrorKind
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Notice, Now
 from nodeagent.network_parts import NetworkParts
-from nodeagent.parts import Parts
+from nodeagent.parts import Parts, open_clock
 from nodeagent.report import log, status
-from nodeagent.report.given import ReportInput
 from nodeagent.report.render import headline
-from nodeagent.report.schema import CheckReport, StatusReport
+from nodeagent.report.schema import StatusReport
 from nodeagent.report.server import StatusServer
 from nodeagent.settings import Settings
-from nodeagent.signals import ConfigReloaded, Snapshot, StateFileStatus
+from nodeagent.signals import ConfigReloaded, Snapshot
+from nodeagent.stop_signals import Signals
 from nodeagent.surface import AgentSurface
 
 EXIT_OK, EXIT_UNAVAILABLE, EXIT_DENIED, EXIT_CONFIG = 0, 69, 77, 78
 RESTART_TASK_SECONDS = 10.0
 """Pause before a part that failed by a bug of ours is started again."""
 LAST_SAVE_SECONDS = 5.0
-KERNEL_CHECK = "network.kernel"
-"""The check that is read without anything else."""
+LISTEN_SECONDS = 60.0
+"""A listener that could not be opened, or lost its file, is tried again so often, and at a reload."""
+SAVER_TASK = "state file"
 FIXED_UNTIL_RESTART = ("node.host_root", "node.proc_root", "node.kernel_log", "node.state_file",
                        "gpu.poll_seconds", "gpu.call_deadline_seconds", "gpu.stuck_seconds",
                        "status.socket", "status.metrics_listen")
@@ -65,11 +63,13 @@ class Daemon:
         self._notifier = notifier
         self._stop = asyncio.Event()
         self._stop_reason = ""
+        self._signals = Signals(self._on_stop, self._on_reload)
+        self._reloaded = asyncio.Event()
+        self._not_listening: dict[str, str] = {}
         settings = loaded.settings
-        self._store = Store(settings.node.state_file)
-        memory, state_file = _load_memory(self._store, settings.node.name)
+        store, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
         memory = network.begin_run(memory)
-        self._parts = parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
+        self._parts = parts = Parts(settings, memory, open_clock(settings))
         parts.board.put("state_file", NODE, state_file)
         self._network = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
         self._surface = AgentSurface(
@@ -82,8 +82,8 @@ class Daemon:
             clock=parts.clock, table=parts.table, checks=parts.checks,
             publish=self._publish, tell=self._tell, marking=self._network.options,
         )
-        self._saver = Saver(
-            self._store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
+        self._saver = saver.Saver(
+            store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
         )
         self._executors = {
             release.EXECUTOR: Executor(
@@ -100,16 +100,16 @@ class Daemon:
             self._surface, socket_path=settings.status.socket,
             metrics_listen=settings.status.metrics_listen, on_bug=logger.error,
         )
+        self._surface.requests_refused = self._server.rejected
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
         began_seconds = time.monotonic()
-        self._listen_to_signals()
+        self._signals.listen()
         self._publish_starting()
         self._tell(Notice(event="started", fields={
             "version": __version__, "node": self._cycle.settings.node.name}))
-        for problem in await self._server.start():
-            self._log.error(problem.sentence)
+        await self._listen()
         parts = self._parts
         tasks = [
             asyncio.create_task(self._keep(name, run), name=name)
@@ -117,8 +117,9 @@ class Daemon:
                 ("nvml sampler", parts.gpus.run),
                 ("host sampler", parts.node.run),
                 ("kernel log", parts.kernel_log.run),
-                ("state file", self._saver.run),
+                (SAVER_TASK, self._saver.run),
                 *self._network.runs(),
+                ("listeners", self._keep_listening),
                 *((f"executor {e.name}", e.run) for e in self._executors.values()),
             )
         ]
@@ -132,6 +133,25 @@ class Daemon:
         await self._stop.wait()
         await self._shut_down(tasks)
         return EXIT_OK
+
+    async def _keep_listening(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LISTEN_SECONDS):
+                    await self._reloaded.wait()
+            self._reloaded.clear()
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Open what is not open; tell each problem once, and its end."""
+        before, self._not_listening = self._not_listening, {}
+        for problem in await self._server.start():
+            if before.get(problem.address) != problem.sentence:
+                self._log.error(f"{problem.address}: {problem.sentence}")
+            if not problem.listens:
+                self._not_listening[problem.address] = problem.sentence
+        for address in before.keys() - self._not_listening.keys():
+            self._log.info(f"{address}: the agent listens there now")
 
     async def _first_look(self) -> None:
         looking = asyncio.create_task(self._parts.first_look())
@@ -196,18 +216,14 @@ class Daemon:
                                 traceback="".join(traceback.format_exception(error)))
             await asyncio.sleep(RESTART_TASK_SECONDS)
 
-    def _listen_to_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop, signal.Signals(number).name)
-        loop.add_signal_handler(signal.SIGHUP, self._on_reload)
-
     def _on_stop(self, reason: str) -> None:
         self._stop_reason = reason
         self._stop.set()
 
     def _on_reload(self) -> None:
         """Take the files anew; a bad one leaves the good configuration in force."""
+        if self._stop.is_set():
+            return
         self._notifier.reloading()
         before = self._cycle.settings
         try:
@@ -222,6 +238,7 @@ class Daemon:
             self._network.apply(settings)
             for key in _changed(before, settings):
                 self._log.warning(f"{key} was changed; the new value holds after a restart")
+        self._reloaded.set()
         self._parts.inbox.put(ConfigReloaded(error=self._config_error), urgent=True)
         self._notifier.ready(headline(self._report()) if self._surface.is_ready else "starting")
 
@@ -229,26 +246,37 @@ class Daemon:
         """Leave no process, no socket; rules and taints of ours stay, that is the point of them."""
         self._notifier.stopping()
         self._tell(Notice(event="stopping", fields={"reason": self._stop_reason}))
+        saving = [task for task in tasks if task.get_name() == SAVER_TASK]
+        await _cancel([task for task in tasks if task not in saving])
         now_seconds = self._parts.clock.monotonic_seconds()
         self._saver.submit(self._cycle.memory, now_seconds, lambda: None, force=True)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SAVE_SECONDS):
-                await self._saver.idle.wait()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._saved(), self._parts.stop())
+        await _cancel(saving)
         await self._server.stop()
-        await self._parts.stop()
         self._log.close()
         self._notifier.close()
 
+    async def _saved(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SAVE_SECONDS):
+                await self._saver.idle.wait()
 
-def _load_memory(store: Store, node_name: str) -> tuple[Memory, StateFileStatus]:
-    try:
-        memory, set_aside = store.load(node_name)
-    except DriverError as error:
-        return Memory(node_name=node_name), StateFileStatus(writable=False, detail=str(error))
-    return memory, StateFileStatus(writable=True, set_aside=set_aside)
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _hold_standard_descriptors() -> None:
+    """Keep 0, 1 and 2 from being given to a lock or a socket, which a library would then print into."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115 - for the whole run
 
 
 def _overridden(settings: Settings, socket: str | None) -> Settings:
@@ -270,64 +298,40 @@ def _changed(before: Settings, after: Settings) -> list[str]:
 
 def main(config_path: str | None, socket_override: str | None) -> int:
     """`nodeagent run`: returns the exit code; 78 bad configuration, 69 another agent, 77 denied."""
+    _hold_standard_descriptors()
     try:
         loaded = config.load(config_path, registry())
     except ConfigError as error:
-        sys.stderr.write(f"nodeagent: {error}\n")
-        return EXIT_CONFIG
+        return _give_up(error, EXIT_CONFIG)
     settings = _overridden(loaded.settings, socket_override)
     loaded = msgspec.structs.replace(loaded, settings=settings)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_OK))  # until the loop listens
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         lock = InstanceLock(str(Path(settings.status.socket).with_name("nodeagent.lock")))
     except DriverError as error:
-        sys.stderr.write(f"nodeagent: {error.detail or error} ({error.target})\n")
-        return EXIT_UNAVAILABLE if error.kind is ErrorKind.BUSY else EXIT_DENIED
-    logger = log.configure()
+        code = {ErrorKind.BUSY: EXIT_UNAVAILABLE, ErrorKind.DENIED: EXIT_DENIED}.get(error.kind, EXIT_CONFIG)
+        return _give_up(f"{error.detail} ({error.target})", code)
     try:
-        return asyncio.run(_run(loaded, config_path, socket_override, logger))
+        return asyncio.run(_run(loaded, config_path, socket_override, log.configure()))
+    except ConfigError as error:
+        return _give_up(error, EXIT_CONFIG)
     finally:
         lock.close()
+
+
+def _give_up(reason: object, code: int) -> int:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"nodeagent: {reason}\n")
+        sys.stderr.flush()
+    return code
 
 
 async def _run(
     loaded: config.Loaded, config_path: str | None, socket_override: str | None, logger: log.AgentLogger
 ) -> int:
-    notifier = systemd.from_environment(os.environ)
-    return await Daemon(loaded, config_path, socket_override, logger, notifier).run()
-
-
-def check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
-    """`nodeagent check` without a daemon: read once, judge once, change nothing."""
-    return asyncio.run(_check_once(settings, ids))
-
-
-async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
-    began_seconds = time.monotonic()
-    memory, state_file = _load_memory(Store(settings.node.state_file), settings.node.name)
-    parts = Parts(settings, memory, SystemClock(settings.node.proc_root))
-    parts.board.put("state_file", NODE, state_file)
-    alone = ids == (KERNEL_CHECK,)
-    runs = () if alone else (parts.gpus.run, parts.node.run, parts.kernel_log.run)
-    tasks = [asyncio.create_task(run()) for run in runs]
-    marking = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
-    given: list[ReportInput] = []
-    cycle = Cycle(
-        settings=settings, memory=network.begin_run(memory), board=parts.board, inbox=parts.inbox,
-        clock=parts.clock, table=parts.table, checks=parts.checks, tell=lambda _: None,
-        marking=marking.options,
-        publish=lambda d, m, s, c: given.append(
-            ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
-        ),
-    )
     try:
-        if alone or marking.enabled:
-            await marking.probe()
-        if not alone:
-            await asyncio.gather(parts.first_look(), marking.read_once())
-        cycle.once()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await parts.stop()
-    return status.build_check(given[0], ids, duration_seconds=time.monotonic() - began_seconds)
+        notifier = systemd.from_environment(os.environ)
+    except DriverError as error:
+        raise ConfigError(f"environment NOTIFY_SOCKET: {error}") from error
+    return await Daemon(loaded, config_path, socket_override, logger, notifier).run()

@@ -122,8 +122,8 @@ def _details(check: Check) -> str:
     facts = {
         "Title": check.title,
         "Class": f"`{check.node_class.value}`",
-        "Raised": raised,
-        "Cleared": cleared,
+        "Raised": hold.raised_words or raised,
+        "Cleared": hold.cleared_words or cleared,
         "Read from": check.source,
         "Muted while raised": ", ".join(f"`{other}`" for other in check.depends_on),
         "Common cause": check.common_cause,

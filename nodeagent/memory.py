@@ -39,6 +39,8 @@ class Hold(Struct, frozen=True, kw_only=True):
     limit: str = ""
     sentence: str = ""
     cause: str = ""
+    cause_since: Instant | None = None
+    """Since when every bad poll has had this cause."""
     number: float | None = None
 
 
@@ -52,7 +54,9 @@ class XidRecord(Struct, frozen=True, kw_only=True):
     decoded_class: NodeClass | None = None
     """Class by decode rows or by the driver's recovery text (Xid 154); None: by number."""
     held: bool = False
-    """Shown as class app until its hold window ends (Xid 109)."""
+    """Shown as class app until its hold window ends (Xid 109, or a line that was found late)."""
+    found: Instant | None = None
+    """When a line was read that was old by then: its cure may be just as old."""
     first: Instant
     last: Instant
     kernel_count: int = 0
@@ -84,6 +88,8 @@ class GpuMemory(Struct, frozen=True, kw_only=True):
     volatile_uncorrected: int | None = None
     volatile_corrected: int | None = None
     reset_seen: Instant | None = None
+    reset_after: Instant | None = None
+    """Nothing was reset yet when that was last read: what happened after it may be after the reset."""
     reset_evidence: str = ""
     replaced: Instant | None = None
     """When a device with another UUID, or an operator's word, took this one's place."""
@@ -155,6 +161,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     auto_release_not_before_seconds: float = 0.0
     """CLOCK_MONOTONIC of this boot; between two own releases NVML is read again at least once."""
     kernel_log: KernelLogCursor | None = None
+    counters_read_seconds: dict[str, float] = {}
+    """read_at_seconds of the newest good value that can show a reset, by "signal|target"; of this boot."""
     last_poll_seconds: dict[str, float] = {}
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""
     marks: MarkMemory = MarkMemory()

@@ -10,9 +10,10 @@ from nodeagent.decide.decide import gpu_wanted
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits
 from nodeagent.decide.xid_table import XidTable
-from nodeagent.drivers.clock import Clock
+from nodeagent.drivers.clock import Clock, SystemClock
 from nodeagent.drivers.kmsg import open_kmsg
 from nodeagent.drivers.worker import Worker, python_module
+from nodeagent.errors import ConfigError, DriverError
 from nodeagent.memory import Memory
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
@@ -114,3 +115,11 @@ class Parts:
     async def stop(self) -> None:
         """End both workers; returns when their processes are gone or known to be unkillable."""
         await asyncio.gather(self.nvml_worker.stop(), self.host_worker.stop())
+
+
+def open_clock(settings: Settings) -> SystemClock:
+    """The host's clocks; ConfigError where proc_root is no /proc."""
+    try:
+        return SystemClock(settings.node.proc_root)
+    except DriverError as error:
+        raise ConfigError(f"node.proc_root must be the host's /proc: {error}") from error

@@ -99,8 +99,8 @@ class GpuSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     release_seconds: WaitSeconds = 900.0
     """Seconds NVML stays released by `nodeagent gpu release` without --for."""
     auto_release: bool = True
-    """Release NVML when the verdict asks for reset, reboot or vendor and no compute process is
-    left, so that the agent never stands in the way of the cure."""
+    """Release NVML, for 10 minutes at a time, when the verdict asks for reset, reboot or vendor and no
+    compute process is left, so that the agent never stands in the way of the cure."""
     xid: dict[str, NodeClass] = {}
     """Class of an Xid or SXid number by the operator's word, like "63" = "ignore"; it outranks the table."""
 

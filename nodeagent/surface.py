@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -51,6 +51,8 @@ class AgentSurface:
         self._given: ReportInput | None = None
         self._net = NetSurface(network, self._now_given, clock.monotonic_seconds)
         self.is_ready = False
+        self.requests_refused: Mapping[str, int] = {}
+        """Counted by the server."""
 
     def publish(
         self, decision: Decision | None, memory: Memory, snapshot: Snapshot, settings: Settings, *,
@@ -73,7 +75,9 @@ class AgentSurface:
             raise BadRequest("the first cycle has not ended yet; ask again in a few seconds")
         snapshot = self._given.snapshot
         now = Now(at=self._clock.instant(), clock_synchronized=snapshot.now.clock_synchronized)
-        return msgspec.structs.replace(self._given, now=now, ready=self.is_ready)
+        return msgspec.structs.replace(
+            self._given, now=now, ready=self.is_ready, requests_refused=dict(self.requests_refused)
+        )
 
     def status_json(self) -> bytes:
         """The status report, schema nodeagent/status/v1."""
@@ -181,10 +185,13 @@ class AgentSurface:
 
 
 def _pci_address(target: str | None, memory: Memory) -> str:
-    """The PCI address that a person means by an index, a UUID or an address."""
+    """The PCI address that a person means by an index, a UUID or an address; a switch, or a GPU that was
+    never enumerated, is known by its faults alone."""
     for pci, gpu in memory.gpus.items():
         if target in (pci, gpu.uuid, str(gpu.index)):
             return pci
+    if target is not None and any(record.pci_address == target for record in memory.xids.values()):
+        return target
     known = ", ".join(f"{gpu.index} = {pci}" for pci, gpu in sorted(memory.gpus.items()))
     raise BadRequest(f"no GPU {target!r} on this node; known are {known or 'none'}")
 

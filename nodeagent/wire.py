@@ -69,7 +69,7 @@ class HostArguments(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     """Paths the operator named: read whatever file system they are on."""
     skip: tuple[str, ...] = ()
-    """Mount points and paths that did not answer: not touched this time."""
+    """Mount points, paths and calls that did not answer: not touched this time."""
     kubelet_port: int = 10248
     kubelet_deadline_seconds: float = 2.0
 

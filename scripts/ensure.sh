@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that a make target needs and that are missing, after naming them.
-# usage: ensure.sh run|test     Elsewhere than as root on Debian it names the command and stops.
+# usage: ensure.sh run|demo|test     Elsewhere than as root on Debian it names the command and stops.
 set -eu
 
 missing=""
@@ -18,10 +18,14 @@ need_to_run() {
     fi
 }
 
-need_to_test() {
+need_to_demo() {
     need_to_run
     command_from gcc gcc
     file_from /usr/include/stdio.h libc6-dev
+}
+
+need_to_test() {
+    need_to_demo
     command_from git git
     python3 -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
         2>/dev/null || missing="$missing python3-dev"
@@ -39,8 +43,9 @@ need_to_test() {
 
 case "${1:-}" in
     run) need_to_run ;;
+    demo) need_to_demo ;;
     test) need_to_test ;;
-    *) echo "usage: ensure.sh run|test" >&2; exit 64 ;;
+    *) echo "usage: ensure.sh run|demo|test" >&2; exit 64 ;;
 esac
 
 # shellcheck disable=SC2086  # a list of words on purpose

@@ -7,6 +7,7 @@ or a process that it has not started.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import signal
 import socket
@@ -75,10 +76,14 @@ class Agent:
         sections: Sections | None = None,
         profile: str = "H100",
         gpus: int = 8,
-        pace_seconds: float | None = 0.5,
+        pace_seconds: float | None = 0.25,
         prefix: Sequence[str] = (),
+        build_root: Path | None = None,
     ) -> None:
-        """`pace_seconds` None is the daemon's own pace; `prefix` words stand before its command."""
+        """`pace_seconds` None is the daemon's own pace; `prefix` words stand before its command.
+
+        `build_root` is where the NVML library is compiled, by default a place kept between runs.
+        """
         self.directory = directory
         self.mark = uuid.uuid4().hex
         self.socket_path = directory / "run" / "status.sock"
@@ -86,10 +91,11 @@ class Agent:
         self.log_path = directory / "agent.log"
         self.proc_root = directory / "proc"
         self.config_path = directory / "nodeagent.toml"
-        self.fake = FakeNvml(directory / "scenario")
+        self.fake = FakeNvml(directory / "scenario", build_root)
         self.fake.start(profile, gpus=gpus, driver=DRIVER)
         self.kernel_log = KernelLog(directory / "kmsg")
         self.process: subprocess.Popen[bytes] | None = None
+        self.program = [sys.executable, "-m", "nodeagent"]
         self._pace_seconds = pace_seconds
         self.prefix = list(prefix)
         self._manager = self._listen()
@@ -147,6 +153,8 @@ class Agent:
 
     def close(self) -> None:
         """End every process of this node and close what is open."""
+        if self.process is not None:
+            self.process.kill()  # just forked, it may not carry the marker yet
         processes.end_marked(self.mark)
         if self.process is not None:
             self.process.wait(STOP_SECONDS)
@@ -158,7 +166,7 @@ class Agent:
 
     def command(self) -> list[str]:
         """The command line of `nodeagent` on this node, without its verb."""
-        return [sys.executable, "-m", "nodeagent", "--config", str(self.config_path)]
+        return [*self.program, "--config", str(self.config_path)]
 
     def environment(self) -> dict[str, str]:
         """Environment of the daemon: the scripted library, a service manager, the marker."""
@@ -190,6 +198,13 @@ class Agent:
         assert self.process is not None
         self.process.send_signal(signal.SIGHUP)
 
+    def boot(self) -> None:
+        """Pretend that the node has booted: another boot id, an empty kernel log. For a stopped daemon."""
+        file = self.proc_root / "sys" / "kernel" / "random" / "boot_id"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{uuid.uuid4()}\n")
+        self.kernel_log.records.clear()
+
     def set_driver(self, version: str) -> None:
         """Load another driver version, in NVML and in /proc alike."""
         self.fake.set_driver(version)
@@ -197,9 +212,13 @@ class Agent:
 
     # -- what it says
 
-    def get(self, path: str = "/v1/status") -> Status:
-        """Answer of one GET over the socket, decoded. Raises OSError when nobody listens."""
-        return dict(json.loads(self._ask(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")))
+    def raw(self, path: str) -> bytes:
+        """Answer of one GET over the socket. Raises OSError when nobody listens."""
+        return self._ask(f"GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
+
+    def get(self, path: str) -> Status:
+        """The same, decoded."""
+        return dict(json.loads(self.raw(path)))
 
     def post(self, path: str, body: object = None) -> Status:
         """Answer of one POST over the socket, decoded."""
@@ -259,7 +278,12 @@ class Agent:
 
     def pci(self, gpu: int) -> str:
         """PCI address of a GPU by its index, as status has it."""
-        return next(r["target"] for r in self.status()["rows"] if r["gpu_index"] == gpu)
+        return self.addresses[gpu]
+
+    @functools.cached_property
+    def addresses(self) -> dict[int, str]:
+        """PCI address of each GPU by its index, as status had them first."""
+        return {r["gpu_index"]: r["target"] for r in self.status()["rows"] if r["gpu_index"] is not None}
 
     # -- inside
 
@@ -277,13 +301,11 @@ class Agent:
         return lines
 
     def _make_proc(self) -> None:
-        """A /proc of our own: the real one, plus the file that a loaded NVIDIA driver adds."""
+        """A /proc of our own: a boot id, the mounts of pid 1, and the file of a loaded NVIDIA driver."""
         self.proc_root.mkdir()
-        for entry in Path("/proc").iterdir():
-            name = entry.name
-            if name == "1" or not (name.isdecimal() or name == "driver"):
-                (self.proc_root / name).symlink_to(entry)
+        (self.proc_root / "1").symlink_to("/proc/1")
         self._write_driver_version(DRIVER)
+        self.boot()
 
     def _write_driver_version(self, version: str) -> None:
         folder = self.proc_root / "driver" / "nvidia"

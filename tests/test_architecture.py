@@ -20,6 +20,7 @@ OFFENDERS = {
 }
 """Files that break all contracts between them."""
 ASYNCHRONOUS = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+COMMANDS = sorted((ROOT / "nodeagent").glob("cli*.py"))
 PURE = (*sorted((ROOT / "nodeagent/decide").rglob("*.py")), ROOT / "nodeagent/observe/snapshot.py")
 
 
@@ -97,9 +98,15 @@ def test_an_await_is_noticed() -> None:
     assert sorted(asynchronous(text)) == [1, 2, 3, 4]
 
 
-def test_command_line_imports_no_driver() -> None:
-    """cli.py reaches no outside world by itself; it talks to the socket."""
-    assert direct_imports((ROOT / "nodeagent/cli.py").read_text(), "nodeagent.drivers") == []
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.name)
+def test_command_line_imports_no_driver(path: Path) -> None:
+    """No command reaches an outside world by itself; it talks to the socket."""
+    assert direct_imports(path.read_text(), "nodeagent.drivers") == []
+
+
+def test_every_command_is_looked_at() -> None:
+    """The files of the command line are found."""
+    assert {"cli.py", "cli_run.py", "cli_reading.py", "cli_gpu.py"} <= {path.name for path in COMMANDS}
 
 
 def test_a_driver_import_is_noticed() -> None:

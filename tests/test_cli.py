@@ -250,9 +250,11 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path, ask: Ask, redirect: s
     assert (done.returncode, done.stderr) == (2, "")
 
 
-def test_a_full_disk_is_one_sentence(folder: Path, ask: Ask) -> None:
-    """Output that cannot be written is said."""
-    command = f'"{sys.executable}" -m nodeagent --socket {folder}/a.sock status > /dev/full'
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_full_disk_is_one_sentence(folder: Path, ask: Ask, buffered: str) -> None:
+    """Output that cannot be written is said, and the exit code is still that of the command."""
+    unbuffered = f"PYTHONUNBUFFERED={'' if buffered else '1'}"
+    command = f'{unbuffered} "{sys.executable}" -m nodeagent --socket {folder}/a.sock status > /dev/full'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (

@@ -97,6 +97,26 @@ def test_what_is_seen_now_comes_from_the_daemon(path: Path, capsys: pytest.Captu
     assert "not known" not in printed
 
 
+def test_commands_can_be_pasted_as_they_stand(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The variable in them is set before, to the device in trouble; without one the page says what it is."""
+    xid = next(record for record in scenes.two_xids().memory.xids.values() if record.cleared is None)
+
+    main(["--socket", str(path), "explain", "xid", str(xid.number)])
+    known = capsys.readouterr().out
+    main(["--socket", NOBODY, "explain", "ecc.uncorrected"])
+    unknown = capsys.readouterr().out
+
+    assert f"\n  GPU={xid.pci_address}\n" in known
+    assert "\n  GPU=...    # its PCI address, from nodeagent status\n" in unknown
+
+
+def test_equal_rows_of_a_check_take_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A first screen that lists eight healthy GPUs is no first screen."""
+    main(["--socket", str(path), "explain", "gpu.lost"])
+
+    assert capsys.readouterr().out.count("ok, GPU ") == 1
+
+
 def test_a_number_that_was_not_seen_is_said(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Not seen is not the same as not known."""
     assert main(["--socket", str(path), "explain", "xid", "8"]) == 0
@@ -126,9 +146,9 @@ def test_values_in_force_and_overrides_are_shown(tmp_path: Path, capsys: pytest.
     main(["--socket", NOBODY, "--config", str(file), "explain", "disk.full"])
     disk = capsys.readouterr().out
 
-    assert "Class      vendor: critical: asks for the taint example.com/gpu-unhealthy:NoSchedule" in xid
+    assert "Class      vendor: critical, asks for the taint example.com/gpu-unhealthy:NoSchedule" in xid
     assert f"Override   by {file}; the table says check" in xid
-    assert "Class      reboot: critical: asks for the taint example.com/node-unhealthy:NoSchedule" in disk
+    assert "Class      reboot: critical, asks for the taint example.com/node-unhealthy:NoSchedule" in disk
     assert f"available_percent = 9.0 % ({file})" in disk
     assert "Disabled   by the configuration" in disk
 

@@ -45,7 +45,9 @@ def missing_parts(
 @pytest.mark.parametrize("check_id", sorted(registry()))
 def test_every_check_is_complete(check_id: str) -> None:
     """Module (it is registered), cases, runbook and docs row are all there."""
-    assert missing_parts(check_id) == []
+    lacking = missing_parts(check_id)
+
+    assert lacking == [], f"{', '.join(lacking)}; docs/adding-a-check.md says where each belongs"
 
 
 @pytest.mark.parametrize("check_id", sorted(registry()))

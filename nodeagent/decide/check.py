@@ -44,6 +44,10 @@ class HoldRule(Struct, frozen=True, kw_only=True):
     """A raised fault stands at least this long after its last bad poll."""
     proof: str = "reads"
     """reads: good polls suffice. reset: also a seen reset or a new boot. By class when raised."""
+    raised_words: str = ""
+    """When it is raised, where "n of m polls" would not tell."""
+    cleared_words: str = ""
+    """When it clears, where the good polls would not tell."""
 
 
 class Check(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.xid_table import XidTable
 from nodeagent.errors import ErrorKind
-from nodeagent.memory import Memory, VerdictMemory
+from nodeagent.memory import Hold, Memory, VerdictMemory
 from nodeagent.model import (
     NODE,
     CheckRow,
@@ -120,6 +120,9 @@ def _judge(
     after = msgspec.structs.replace(memory, holds={}, unknown={}, last_poll_seconds={})
     is_gpu_node = gpu_wanted(settings, snapshot.readings, remembered=bool(memory.gpus))
     for check in _parents_first(checks):
+        unwanted = check.family in taints.HARDWARE_FAMILIES and settings.gpu.enabled == "false"
+        if unwanted or not settings.check(check.id).enabled:
+            transitions.extend(verdict.let_go(check.id, memory, snapshot.now))
         if not settings.check(check.id).enabled:
             continue
         given = CheckInput(
@@ -127,8 +130,9 @@ def _judge(
             gpu_wanted=is_gpu_node, gpu_expected_count=settings.gpu.expected_count,
         )
         judged = verdict.judge_check(
-            check, effective_rule(check, settings), _findings(check, given, memory), memory,
-            now=snapshot.now, muted=_muted(check, rows),
+            check, effective_rule(check, settings), _findings(check, given, memory),
+            msgspec.structs.replace(memory, holds={}) if unwanted else memory,
+            now=snapshot.now, muted=_muted(check, rows, after.holds),
         )
         rows.extend(judged.rows)
         transitions.extend(judged.transitions)
@@ -146,7 +150,11 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
     reading_nvml = check.family in taints.HARDWARE_FAMILIES and check.id not in READ_THROUGH_RELEASE
     if memory.release is not None and reading_nvml and given.gpu_wanted:
         sentence = f"NVML is released: {memory.release.reason}"
-        return [Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)]
+        held = {key.partition("|")[2] for key in memory.holds if key.startswith(f"{check.id}|")}
+        return [
+            Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            for target in sorted(held | {NODE})
+        ]
     return run_check(check, given)
 
 
@@ -188,13 +196,15 @@ def _parents_first(checks: Mapping[str, Check]) -> list[Check]:
     return ordered
 
 
-def _muted(check: Check, rows: list[CheckRow]) -> frozenset[str]:
-    """Targets on which a parent of this check is raised."""
+def _muted(check: Check, rows: list[CheckRow], standing: Mapping[str, Hold]) -> frozenset[str]:
+    """Targets on which a parent of this check is raised, and not good again: what it hid can be judged
+    while it is still being proven. `standing`: holds of the checks before this one."""
     raised = {State.WARNING, State.CRITICAL}
+    bad = [row for row in rows if row.state in raised or row.stale_state in raised]
+    answering = {key for key, hold in standing.items() if hold.good_polls}
     return frozenset(
-        row.target
-        for row in rows
-        if row.id in check.depends_on and (row.state in raised or row.stale_state in raised)
+        row.target for row in bad
+        if row.id in check.depends_on and verdict.key_of(row.id, row.target) not in answering
     )
 
 
@@ -235,7 +245,9 @@ def _verdict_notices(known: VerdictMemory | None, word: Verdict, memory: Memory)
     previous = known.state if known is not None else None
     if previous is word.state or (previous is None and word.state is not State.CRITICAL):
         return []
-    roots = ", ".join(f"{i.root} on {i.target}" for i in memory.incidents)
+    roots = ", ".join(
+        f"{i.root} on {i.target}" if ":" in i.target else i.root for i in memory.incidents
+    )
     fields = {
         "state": word.state.value,
         "previous": previous.value if previous is not None else "not judged",

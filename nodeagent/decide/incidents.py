@@ -15,8 +15,9 @@ from msgspec import Struct
 from nodeagent.decide import holds
 from nodeagent.decide.check import Check
 from nodeagent.decide.taints import HARDWARE_FAMILIES
-from nodeagent.memory import Hold, Memory, XidRecord
-from nodeagent.model import NODE, Incident, Instant, Now
+from nodeagent.decide.xid_table import SXID_FLOOR
+from nodeagent.memory import Memory, XidRecord
+from nodeagent.model import NODE, Incident, Instant, NodeClass, Now
 
 JOIN_SECONDS = 120.0
 """A sympathetic fault on a peer follows its cause within this time."""
@@ -65,25 +66,27 @@ def _members(
     targets = {key.partition("|")[2] for key in raised} - {NODE}
     live = [r for r in memory.xids.values() if r.cleared is None and not r.injected]
     joined = {target: _leader(target, live, targets, linked, now) for target in targets}
+    known = {incident.target: incident for incident in memory.incidents}
+    heard = {r.pci_address for r in live if r.node_class is not NodeClass.IGNORE}
     members = []
     for key, hold in raised.items():
         check_id, _, target = key.partition("|")
-        if check_id == "xid":
-            continue
+        if check_id == "xid" and target in heard:
+            continue  # its records speak for it
         hardware = check_id in checks and checks[check_id].family in HARDWARE_FAMILIES
         group = joined.get(target, "") if hardware else ""
+        if check_id == "xid" and target not in known:
+            group = next((t for t, i in known.items() if t in targets and hold.cause in i.members), group)
         group = group or _node_group(check_id, checks)
-        members.append(_hold_member(group, check_id, hold))
+        label = hold.cause if check_id == "xid" and hold.cause else check_id
+        members.append(_Member(group=group, label=label, rank=hold.node_class.rank, since=hold.since))
     for record in live:
         group = joined.get(record.pci_address, "")
         if group:
-            members.append(_Member(group=group, label=f"xid {record.number}",
+            kind = "sxid" if record.number >= SXID_FLOOR else "xid"
+            members.append(_Member(group=group, label=f"{kind} {record.number}",
                                    rank=record.node_class.rank, since=record.first))
     return members
-
-
-def _hold_member(group: str, check_id: str, hold: Hold) -> _Member:
-    return _Member(group=group, label=check_id, rank=hold.node_class.rank, since=hold.since)
 
 
 def _node_group(check_id: str, checks: Mapping[str, Check]) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from nodeagent.decide import holds
+from nodeagent.decide import gpus, holds
 from nodeagent.decide.taints import HARDWARE_FAMILIES
 from nodeagent.errors import ErrorKind
-from nodeagent.memory import Memory, Release
+from nodeagent.memory import GpuMemory, Memory, Release
 from nodeagent.model import NODE, Notice, Now, Op, Plan, State
 from nodeagent.settings import Settings
 from nodeagent.signals import (
@@ -29,10 +29,14 @@ AUTO_RELEASE_SECONDS = 600.0
 """One own release: long enough for a reset script, short enough to notice a repaired GPU."""
 AUTO_PAUSE_SECONDS = 120.0
 """Reading time between two own releases: several polls."""
+AUTO_SETTLE_SECONDS = 60.0
+"""Reading time after a fault before an own release: what the driver asks for may come late."""
+AUTO_SETTLE_POLLS = 4
+"""So many polls are enough, where NVML is read more often."""
 FRESH_SECONDS = 60.0
 OP_DEADLINE_SECONDS = 30.0
-COUNTERS = ("gpu.recovery_action", "gpu.ecc", "gpu.row_remap")
-"""Signals by which a reset is seen."""
+_OPEN = ("idle", "reading")
+"""States in which the NVML worker has the library open."""
 
 
 def step(
@@ -42,15 +46,16 @@ def step(
     notices: list[Notice] = []
     for event in snapshot.events:
         if isinstance(event, GpuCommand):
-            memory, told = _commanded(memory, event, snapshot.now, settings)
+            memory, told = _commanded(memory, event, snapshot, settings)
             notices.extend(told)
     memory, told = _expired(memory, snapshot.now)
     return memory, (*notices, *told)
 
 
 def _commanded(
-    memory: Memory, command: GpuCommand, now: Now, settings: Settings
+    memory: Memory, command: GpuCommand, snapshot: Snapshot, settings: Settings
 ) -> tuple[Memory, list[Notice]]:
+    now = snapshot.now
     by = f"uid {command.user_id}" if command.user_id is not None else "an operator"
     if command.verb == "release":
         for_seconds = command.for_seconds or settings.gpu.release_seconds
@@ -61,13 +66,28 @@ def _commanded(
         notice = Notice(event="gpu_released", fields={
             "reason": release.reason, "duration_seconds": for_seconds, "user_id": command.user_id,
         })
-        return msgspec.structs.replace(memory, release=release), [notice]
+        return _begun(memory, snapshot, release), [notice]
     if command.verb == "resume":
         return _resumed(memory, now, f"asked by {by}")
-    if command.verb == "repaired" and command.target in memory.gpus:
-        gpu = msgspec.structs.replace(memory.gpus[command.target], replaced=now.at)
-        return msgspec.structs.replace(memory, gpus={**memory.gpus, command.target: gpu}), []
+    if command.verb == "repaired" and command.target in _concerned(memory):
+        return _repaired(memory, command, now, f"reported by {by}")
     return memory, []
+
+
+def _repaired(
+    memory: Memory, command: GpuCommand, now: Now, reason: str
+) -> tuple[Memory, list[Notice]]:
+    target = command.target or ""
+    gpu = msgspec.structs.replace(memory.gpus.get(target, GpuMemory()), replaced=now.at)
+    notice = Notice(event="gpu_repaired", fields={
+        "target": target, "reason": command.reason or reason, "user_id": command.user_id,
+    })
+    return msgspec.structs.replace(memory, gpus={**memory.gpus, target: gpu}), [notice]
+
+
+def _concerned(memory: Memory) -> set[str]:
+    """GPUs, and the switches and dead GPUs that are known by their faults alone."""
+    return set(memory.gpus) | {record.pci_address for record in memory.xids.values()}
 
 
 def _resumed(memory: Memory, now: Now, reason: str) -> tuple[Memory, list[Notice]]:
@@ -96,8 +116,11 @@ def by_itself(
     due = now.at.monotonic_seconds >= memory.auto_release_not_before_seconds
     if not settings.gpu.auto_release or memory.release is not None or not due:
         return memory, ()
-    fault_seconds = _newest_fault_seconds(memory, families)
-    if fault_seconds is None or not _idle(snapshot) or not _read_since(snapshot, fault_seconds):
+    fault_seconds = _newest_fault_seconds(memory, families, now)
+    if fault_seconds is None or not _idle(snapshot):
+        return memory, ()
+    settle_seconds = min(AUTO_SETTLE_SECONDS, AUTO_SETTLE_POLLS * settings.gpu.poll_seconds)
+    if not _read_since(snapshot, fault_seconds + settle_seconds):
         return memory, ()
     release = Release(
         since=now.at, until_seconds=now.at.monotonic_seconds + AUTO_RELEASE_SECONDS,
@@ -105,10 +128,20 @@ def by_itself(
     )
     notice = Notice(event="gpu_released",
                     fields={"reason": release.reason, "duration_seconds": AUTO_RELEASE_SECONDS})
-    return msgspec.structs.replace(memory, release=release), (notice,)
+    return _begun(memory, snapshot, release), (notice,)
 
 
-def _newest_fault_seconds(memory: Memory, families: dict[str, str]) -> float | None:
+def _begun(memory: Memory, snapshot: Snapshot, release: Release) -> Memory:
+    """Memory with the release. No GPU can be reset while the agent has NVML open, so that any reset seen
+    later came after this moment."""
+    memory = msgspec.structs.replace(memory, release=release)
+    worker = snapshot.readings.get(SignalKey("worker.nvml", NODE))
+    if worker is None or not isinstance(worker.value, WorkerStatus):
+        return memory
+    return gpus.not_reset_until_now(memory, snapshot.now) if worker.value.state in _OPEN else memory
+
+
+def _newest_fault_seconds(memory: Memory, families: dict[str, str], now: Now) -> float | None:
     """CLOCK_MONOTONIC of the newest raised GPU fault that needs a cure not seen yet.
 
     None without one, and while another fault is still being counted: it is read until it is known.
@@ -118,13 +151,25 @@ def _newest_fault_seconds(memory: Memory, families: dict[str, str]) -> float | N
         check_id, _, target = key.partition("|")
         if families.get(check_id) not in HARDWARE_FAMILIES or target == NODE:
             continue
-        if hold.state is State.PENDING:
+        if hold.state is State.PENDING and now.age_seconds(hold.last_bad or hold.since) < FRESH_SECONDS:
             return None
         if holds.is_raised(hold) and hold.node_class.taints and hold.good_polls == 0:
             this_boot = hold.since.boot_id == memory.boot_id
             since_seconds = hold.since.monotonic_seconds if this_boot else 0.0
             newest_seconds = max(since_seconds, newest_seconds or 0.0)
-    return newest_seconds
+    if newest_seconds is None:
+        return None
+    return max(newest_seconds, *_occurred_seconds(memory), 0.0)
+
+
+def _occurred_seconds(memory: Memory) -> list[float]:
+    """When standing Xids last struck anew. Not each line: reading NVML may itself bring forth the next."""
+    return [
+        record.episodes[-1].monotonic_seconds
+        for record in memory.xids.values()
+        if record.cleared is None and record.node_class.taints and record.episodes
+        and record.episodes[-1].boot_id == memory.boot_id
+    ]
 
 
 def _read_since(snapshot: Snapshot, fault_seconds: float) -> bool:
@@ -135,7 +180,7 @@ def _read_since(snapshot: Snapshot, fault_seconds: float) -> bool:
     return all(
         reading.read_at_seconds > fault_seconds
         for key, reading in snapshot.readings.items()
-        if key.signal in COUNTERS
+        if key.signal in gpus.COUNTERS
     )
 
 

@@ -10,6 +10,11 @@ from nodeagent.decide.check import Check
 from nodeagent.model import NodeClass
 from nodeagent.settings import Settings
 
+HOST_POLL_SECONDS = 15.0
+"""Period of the host's samplers."""
+POLL_GAP_PART = 0.6
+"""A poll that comes before this part of the period was asked for, by a person or by an event."""
+
 
 class Rule(Struct, frozen=True, kw_only=True):
     """How one check raises and clears on this node."""
@@ -23,6 +28,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     minimum_seconds: float
     proof: str
     boot_grace_seconds: float
+    poll_gap_seconds: float = 0.0
+    """Least time between two polls that count: reading more often must not raise or clear sooner."""
 
 
 def effective_rule(check: Check, settings: Settings) -> Rule:
@@ -42,7 +49,19 @@ def effective_rule(check: Check, settings: Settings) -> Rule:
         ),
         proof=hold.proof,
         boot_grace_seconds=check.boot_grace_seconds,
+        poll_gap_seconds=POLL_GAP_PART * _poll_seconds(check, settings),
     )
+
+
+def _poll_seconds(check: Check, settings: Settings) -> float:
+    """The period at which this check's signals are read when nobody asks for more.
+
+    0 for the agent's own parts: nobody can ask for a poll of these.
+    """
+    if check.family == "agent":
+        return 0.0
+    by_nvml = check.family in ("gpu", "driver")
+    return min(settings.gpu.poll_seconds, HOST_POLL_SECONDS) if by_nvml else HOST_POLL_SECONDS
 
 
 def effective_limits(check: Check, settings: Settings) -> dict[str, Any]:

@@ -56,6 +56,17 @@ class _Case(Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         return key_of(self.check.id, self.finding.target)
 
+    @property
+    def is_poll(self) -> bool:
+        """True when this reading counts: newer than the last that did, and not merely asked for between."""
+        last_seconds = self.memory.last_poll_seconds.get(self.key)
+        if last_seconds is None:
+            return self.finding.read_at_seconds >= 0.0
+        gap_seconds = self.rule.poll_gap_seconds
+        return self.finding.read_at_seconds > last_seconds and (
+            self.finding.read_at_seconds - last_seconds >= gap_seconds
+        )
+
 
 def judge_check(
     check: Check, rule: Rule, findings: list[Finding], memory: Memory, *, now: Now,
@@ -68,7 +79,7 @@ def judge_check(
     polls: dict[str, float] = {}
     unknown: dict[str, UnknownSince] = {}
     transitions: list[Transition] = []
-    for finding in (*findings, *_vanished(check, before, findings)):
+    for finding in (*findings, *_vanished(check, before, findings, memory, now)):
         case = _Case(
             check=check, rule=rule, finding=finding, memory=memory, now=now,
             hold=before.get(key_of(check.id, finding.target)),
@@ -79,45 +90,51 @@ def judge_check(
             after[case.key] = moved
         if finding.state is State.UNKNOWN:
             unknown[case.key] = _unknown_since(memory, case.key, now)
-        polls[case.key] = max(finding.read_at_seconds, memory.last_poll_seconds.get(case.key, 0.0))
+        if case.is_poll:
+            polls[case.key] = finding.read_at_seconds
+        elif case.key in memory.last_poll_seconds:
+            polls[case.key] = memory.last_poll_seconds[case.key]
         rows.append(_row(case, moved, unknown.get(case.key)))
         transitions.extend(_transitions(case, moved, unknown.get(case.key)))
     return Judged(rows=tuple(rows), holds=after, polls=polls, unknown=unknown,
                   transitions=tuple(transitions))
 
 
-def _vanished(check: Check, before: dict[str, Hold], findings: list[Finding]) -> list[Finding]:
+def _vanished(
+    check: Check, before: dict[str, Hold], findings: list[Finding], memory: Memory, now: Now
+) -> list[Finding]:
     """Findings for held targets that nothing reports any more.
 
-    A device that vanished is not cured, so it is unknown; a mount point that is gone while others are
-    read is gone. A board that is still empty after a restart says nothing.
+    A device that vanished is not cured, so it is unknown, unless somebody said that it was repaired
+    since; a mount point that is gone while others are read is gone. A board that is still empty after
+    a restart says nothing.
     """
     seen = {finding.target for finding in findings}
-    gone = [key.partition("|")[2] for key in before]
     blind = all(finding.state is State.UNKNOWN for finding in findings)
     hardware = check.family in ("gpu", "driver")
-    return [
-        Finding(
-            target=target, state=State.UNKNOWN if hardware or blind else State.NOT_APPLICABLE,
-            sentence="not reported any more", cause=VANISHED,
-        )
-        for target in gone
-        if target not in seen
-    ]
+    vanished = []
+    for key, hold in before.items():
+        target = key.partition("|")[2]
+        gone = holds.repaired_since(memory.gpus.get(target), hold, now) if hardware else True
+        state = State.NOT_APPLICABLE if gone and not blind else State.UNKNOWN
+        if target not in seen:
+            vanished.append(
+                Finding(target=target, state=state, sentence="not reported any more", cause=VANISHED)
+            )
+    return vanished
 
 
 def _moved(case: _Case) -> Hold | None:
-    hold, finding = case.hold, case.finding
+    hold, finding = holds.as_ordered(case.hold, case.rule), case.finding
     if case.muted or finding.state is State.UNKNOWN:
         return hold
     if finding.state is State.NOT_APPLICABLE:
         return hold if holds.is_raised(hold) and finding.cause != VANISHED else None
-    is_new_poll = finding.read_at_seconds > case.memory.last_poll_seconds.get(case.key, -1.0)
     is_new_event = finding.immediate and finding.state is not State.OK
-    if not is_new_poll and not is_new_event:
+    if not case.is_poll and not is_new_event:
         return hold
     gpus = case.memory.gpus
-    gpu = holds.node_reset(gpus) if finding.target == NODE else gpus.get(finding.target)
+    gpu = holds.node_reset(gpus, case.now) if finding.target == NODE else gpus.get(finding.target)
     return holds.step(hold, finding, case.rule, case.now, gpu)
 
 
@@ -196,6 +213,16 @@ def _transitions(case: _Case, after: Hold | None, unknown: UnknownSince | None) 
 def _transition(case: _Case, previous: State, state: State, sentence: str) -> Transition:
     return Transition(at=case.now.at, check=case.check.id, target=case.finding.target,
                       previous=previous, state=state, sentence=sentence)
+
+
+def let_go(check_id: str, memory: Memory, now: Now) -> list[Transition]:
+    """The faults of a check that was switched off: they end by the operator's word, and that is said."""
+    return [
+        Transition(at=now.at, check=check_id, target=key.partition("|")[2], previous=hold.state,
+                   state=State.NOT_APPLICABLE, sentence="the check was switched off")
+        for key, hold in sorted(memory.holds.items())
+        if key.startswith(f"{check_id}|") and holds.is_raised(hold)
+    ]
 
 
 def node_verdict(memory: Memory, rows: Iterable[CheckRow], now: Now) -> tuple[Verdict, Memory]:

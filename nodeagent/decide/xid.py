@@ -15,11 +15,14 @@ import msgspec
 from nodeagent.decide.xid_class import (
     EPISODE_SECONDS,
     JOIN_SECONDS,
+    as_xid,
     distance_seconds,
+    hold_window,
     is_after,
+    is_late,
     later,
+    of_this_device,
     reclassed,
-    sxid_class,
     with_episode,
 )
 from nodeagent.decide.xid_table import (
@@ -55,10 +58,8 @@ def linked_numbers(table: XidTable, number: int) -> frozenset[int]:
 def due_seconds(memory: Memory, table: XidTable) -> float | None:
     """CLOCK_MONOTONIC when the next wait ends (an unmatched NVML event, a held 109), None without one."""
     waits = [(record.last, JOIN_SECONDS) for record in memory.unmatched]
-    for record in memory.xids.values():
-        row = table.xids.get(record.number)
-        if record.held and standing(record) and row is not None:
-            waits.append((record.first, row.hold_seconds))
+    held = [record for record in memory.xids.values() if record.held and standing(record)]
+    waits += [hold_window(record, table) for record in held]
     ends = [at.monotonic_seconds + wait for at, wait in waits if at.boot_id == memory.boot_id]
     return min(ends, default=None)
 
@@ -154,7 +155,7 @@ class _Work:
     def take(self, event: XidEvent | SxidEvent) -> None:
         """Fold in one event."""
         if isinstance(event, SxidEvent):
-            self._put(_as_xid(event, self._table))
+            self._put(as_xid(event, self._table))
         elif event.injected:
             self._put_injected(event)
         elif event.source == "nvml" and self._says_too_little(event.number):
@@ -255,8 +256,9 @@ class _Work:
     def _opened(self, event: XidEvent, at: Instant, before: XidRecord | None) -> XidRecord:
         """A new record, or a cleared one that has come back with its past occurrences."""
         self.fresh.add(record_key(event.pci_address, event.number))
-        row = self._table.xids.get(event.number)
+        late = is_late(event, at, self._table, self._now)
         episodes = before.episodes if before is not None and not before.injected else ()
+        episodes = of_this_device(episodes, self._gpus.get(event.pci_address), self._now)
         if before is not None and self._restarts_repeat(before, event):
             episodes = ()
         if before is None or not episodes or self._is_new_episode(before, at):
@@ -264,14 +266,18 @@ class _Work:
         return XidRecord(
             pci_address=event.pci_address, number=event.number, node_class=NodeClass.CHECK,
             first=at, last=at, episodes=episodes,
-            held=row is not None and row.hold_seconds > 0,
+            held=late or self._holds(event.number), found=self._now.at if late else None,
         )
 
     def _another(self, record: XidRecord, event: XidEvent, at: Instant) -> XidRecord:
         past = () if self._restarts_repeat(record, event) else record.episodes
+        past = of_this_device(past, self._gpus.get(record.pci_address), self._now)
+        found = record.found if is_late(event, at, self._table, self._now) else None
+        asks_anew = self._holds(record.number) or found is not record.found
         return msgspec.structs.replace(
-            record, episodes=with_episode(past, at, self._now), held=False,
-            decoded_class=None if self._holds(record.number) else record.decoded_class,
+            record, episodes=with_episode(past, at, self._now), found=found,
+            held=record.held and found is not None,
+            decoded_class=None if asks_anew else record.decoded_class,
             detail="" if not past else record.detail,
         )
 
@@ -344,7 +350,7 @@ class _Work:
             beside = record.pci_address == event.pci_address and self._near(record.last, verdict.last)
             if beside and standing(record) and record.number in self._table.with_recovery_text:
                 self.records[key] = msgspec.structs.replace(
-                    record, decoded_class=verdict.decoded_class, held=False
+                    record, decoded_class=verdict.decoded_class, held=record.held and record.found is not None
                 )
 
     def _clear_counterpart(self, event: XidEvent) -> None:
@@ -373,14 +379,3 @@ def _counted(record: XidRecord, event: XidEvent) -> XidRecord:
         return msgspec.structs.replace(record, nvml_count=record.nvml_count + event.count)
     count = event.count if record.kernel_count else max(1, event.count)
     return msgspec.structs.replace(record, kernel_count=record.kernel_count + count)
-
-
-def _as_xid(event: SxidEvent, table: XidTable) -> XidEvent:
-    """An SXid in the shape that records are made of."""
-    meaning = table.meaning(event.number)
-    return XidEvent(
-        source="kernel", pci_address=event.pci_address, number=event.number, at_seconds=event.at_seconds,
-        text=event.text, count=event.count, node_class=sxid_class(event, table),
-        detail=meaning if event.link is None else f"link {event.link}: {meaning}",
-        kernel_sequence=event.kernel_sequence,
-    )

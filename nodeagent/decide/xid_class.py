@@ -17,9 +17,9 @@ from nodeagent.decide.xid_table import (
     SXID_FLOOR,
     XidTable,
 )
-from nodeagent.memory import XidRecord
+from nodeagent.memory import GpuMemory, XidRecord
 from nodeagent.model import Instant, NodeClass, Now
-from nodeagent.signals import SxidEvent
+from nodeagent.signals import SxidEvent, XidEvent
 
 JOIN_SECONDS = 5.0
 """The kernel's line and NVML's event of one occurrence are not further apart."""
@@ -28,6 +28,10 @@ EPISODE_SECONDS = 60.0
 REPEAT_SECONDS = 30 * 86400.0
 """Two distinct occurrences within this time are a repeat."""
 MAX_EPISODES = 8
+LATE_SECONDS = 600.0
+"""A line read so long after it was printed was printed while nobody watched, and so may its cure be."""
+LATE_HOLD_SECONDS = 60.0
+"""Time for NVML to be read, before the driver's word on such a line is asked."""
 
 
 def worse(left: NodeClass, right: NodeClass) -> NodeClass:
@@ -112,3 +116,39 @@ def with_episode(episodes: tuple[Instant, ...], start: Instant, now: Now) -> tup
     """Episodes with one more, without those that are out of the repeat window before it."""
     kept = [e for e in episodes if distance_seconds(e, start, now) <= REPEAT_SECONDS]
     return (*kept, start)[-MAX_EPISODES:]
+
+
+def of_this_device(
+    episodes: tuple[Instant, ...], gpu: GpuMemory | None, now: Now
+) -> tuple[Instant, ...]:
+    """Episodes since the device was replaced or repaired: a new one does not answer for the old."""
+    replaced = gpu.replaced if gpu is not None else None
+    return episodes if replaced is None else tuple(e for e in episodes if is_after(e, replaced, now))
+
+
+def is_late(event: XidEvent, at: Instant, table: XidTable, now: Now) -> bool:
+    """True for a line of long ago whose fault the driver would still ask to cure: its word is heard first."""
+    if now.age_seconds(at) < LATE_SECONDS:
+        return False
+    asked = event.number in table.with_recovery_text or event.number == RECOVERY_ACTION_XID
+    node_class = event.node_class or number_class(event.number, table)
+    return asked and node_class.taints and node_class is not NodeClass.VENDOR
+
+
+def hold_window(record: XidRecord, table: XidTable) -> tuple[Instant, float]:
+    """Start and seconds of the time in which a held record is shown as class app."""
+    if record.found is not None:
+        return record.found, LATE_HOLD_SECONDS
+    row = table.xids.get(record.number)
+    return record.first, row.hold_seconds if row is not None else 0.0
+
+
+def as_xid(event: SxidEvent, table: XidTable) -> XidEvent:
+    """An SXid in the shape that records are made of."""
+    meaning = table.meaning(event.number)
+    return XidEvent(
+        source="kernel", pci_address=event.pci_address, number=event.number, at_seconds=event.at_seconds,
+        text=event.text, count=event.count, node_class=sxid_class(event, table),
+        detail=meaning if event.link is None else f"link {event.link}: {meaning}",
+        kernel_sequence=event.kernel_sequence,
+    )

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from nodeagent.decide.holds import is_word_only
 from nodeagent.decide.xid import standing
-from nodeagent.decide.xid_class import REPEAT_SECONDS, is_after, reclassed
+from nodeagent.decide.xid_class import REPEAT_SECONDS, effective_class, hold_window, is_after, reclassed
 from nodeagent.decide.xid_table import SXID_FLOOR, XidTable
 from nodeagent.memory import GpuMemory, Memory, XidRecord
 from nodeagent.model import NODE, Instant, NodeClass, Now
@@ -54,7 +55,8 @@ def clear(
         record = before
         if standing(record):
             record = reclassed(_hold_ended(record, table, facts), table, overrides)
-            reason = _proof(record, facts)
+            own_class = effective_class(record, table, {})
+            reason = _proof(record, facts, ignored=record.node_class is NodeClass.IGNORE and own_class.taints)
             if reason:
                 record = msgspec.structs.replace(record, cleared=now.at, cleared_by=reason)
         records[key] = record
@@ -88,23 +90,32 @@ def _keep_seconds(record: XidRecord, table: XidTable) -> float:
 def _hold_ended(record: XidRecord, table: XidTable, facts: _Facts) -> XidRecord:
     """When the window of a held number is over, the driver's own verdict decides: reachable, and no
     recovery action asked for since, makes it the application's affair; anything else lets it act."""
-    row = table.xids.get(record.number)
-    if not record.held or row is None or facts.now.age_seconds(record.first) < row.hold_seconds:
+    start, seconds = hold_window(record, table)
+    if not record.held or facts.now.age_seconds(start) < seconds:
         return record
     action = _value_since(facts, "gpu.recovery_action", record.pci_address, record.last)
     resolved = (
         isinstance(action, RecoveryAction) and action.value == 0
         and _reachable_since(facts, record.pci_address, record.last)
     )
-    return msgspec.structs.replace(record, held=False, decoded_class=NodeClass.APP if resolved else None)
+    told = record.decoded_class if record.found is not None else None
+    return msgspec.structs.replace(record, held=False, decoded_class=NodeClass.APP if resolved else told)
 
 
-def _proof(record: XidRecord, facts: _Facts) -> str:
-    """Why the fault is gone; empty while it is not proven."""
+def _proof(record: XidRecord, facts: _Facts, *, ignored: bool) -> str:
+    """Why the fault is gone; empty while it is not proven.
+
+    `ignored`: only the operator's word makes it harmless. It is kept, unseen, until it is cured: should
+    the word be taken back, the fault is there again.
+    """
     node_class = record.node_class
+    if node_class.taints and _taken_out(record, facts):
+        return "the device was taken out, and is reported repaired"
     if node_class is NodeClass.VENDOR:
         return _if_reachable(record, facts, *_replaced(record, facts))
     if node_class.taints:
+        return _if_reachable(record, facts, *(_replaced(record, facts) or _restarted(record, facts)))
+    if ignored:
         return _if_reachable(record, facts, *(_replaced(record, facts) or _restarted(record, facts)))
     if not _heard(record, facts):
         return ""
@@ -123,6 +134,15 @@ def _replaced(record: XidRecord, facts: _Facts) -> tuple[()] | tuple[Instant, st
     return gpu.replaced, "device replaced, or reported repaired"
 
 
+def _taken_out(record: XidRecord, facts: _Facts) -> bool:
+    """True when a GPU that somebody reported repaired is not enumerated since, not even as lost."""
+    replaced = _replaced(record, facts)
+    if not replaced or record.number >= SXID_FLOOR:
+        return False
+    devices = _value_since(facts, "gpu.devices", NODE, replaced[0])
+    return isinstance(devices, tuple) and all(d.pci_address != record.pci_address for d in devices)
+
+
 def _restarted(record: XidRecord, facts: _Facts) -> tuple[()] | tuple[Instant, str]:
     """A new boot, or a reset seen after the last occurrence; of a switch, when every GPU was reset."""
     if record.last.boot_id != facts.now.at.boot_id:
@@ -130,11 +150,13 @@ def _restarted(record: XidRecord, facts: _Facts) -> tuple[()] | tuple[Instant, s
         return start, "new boot"
     concerned = [facts.gpus[record.pci_address]] if record.pci_address in facts.gpus else []
     if record.number >= SXID_FLOOR:
-        concerned = list(facts.gpus.values())
+        concerned = [gpu for gpu in facts.gpus.values() if not is_word_only(gpu)]
     resets = [gpu.reset_seen for gpu in concerned if gpu.reset_seen is not None]
     if not resets or len(resets) < len(concerned):
         return ()
-    if not all(is_after(reset, record.last, facts.now) for reset in resets):
+    # The reset was seen later than it happened: what came between the two reads may have come after it.
+    earliest = [gpu.reset_after or gpu.reset_seen for gpu in concerned]
+    if not all(since is not None and is_after(since, record.last, facts.now) for since in earliest):
         return ()
     newest = max(resets, key=lambda reset: reset.monotonic_seconds)
     return newest, f"reset seen: {concerned[0].reset_evidence or 'no detail'}"

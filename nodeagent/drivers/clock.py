@@ -28,7 +28,7 @@ class SystemClock:
         try:
             self._boot_id = path.read_text(encoding="ascii").strip()
         except OSError as error:
-            raise DriverError(ErrorKind.ABSENT, str(path), "read boot id", str(error)) from error
+            raise DriverError(ErrorKind.ABSENT, str(path), "read boot id", error.strerror or "") from error
 
     def monotonic_seconds(self) -> float:
         """CLOCK_MONOTONIC of this boot."""

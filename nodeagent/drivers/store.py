@@ -6,8 +6,10 @@ the agent starts with an empty memory. A file that cannot be written is a findin
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -30,18 +32,22 @@ _KINDS = {
 
 
 class Store:
-    """One state file. `path` empty: nothing is kept (dry trials)."""
+    """One state file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, keep_unread: bool = False) -> None:
+        """`keep_unread`: a file is there that could not be read; the first save sets it aside."""
         self._path = Path(path)
+        self._keep_unread = keep_unread
 
     def load(self, node_name: str) -> tuple[Memory, str]:
         """The saved memory, and the path under which an unusable file was set aside ("" = none).
 
-        Raises DriverError when the file exists but cannot be read or set aside.
+        Raises DriverError when the file exists but cannot be read or set aside, or is no regular file.
         """
         try:
-            with self._path.open("rb") as file:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                _refuse_special(os.fstat(descriptor).st_mode)
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             return Memory(node_name=node_name), ""
@@ -55,11 +61,13 @@ class Store:
     def save(self, memory: Memory) -> None:
         """Replace the file in one step: write beside it, fsync, rename, fsync the directory.
 
-        Raises DriverError: denied (EROFS, EACCES), busy (ENOSPC), absent (no directory).
+        Raises DriverError: denied (EROFS, EACCES), busy (ENOSPC), absent (no directory), invalid where
+        something else than a file is in its place, which is left alone.
         """
         beside = self._path.with_name(self._path.name + ".new")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room()
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(msgspec.json.encode(memory))
@@ -69,6 +77,16 @@ class Store:
             _sync_directory(self._path.parent)
         except OSError as error:
             raise _driver_error(self._path, "write", error) from error
+
+    def _make_room(self) -> None:
+        """Keep what must not be overwritten. Raises OSError, DriverError."""
+        with contextlib.suppress(FileNotFoundError):
+            mode = self._path.lstat().st_mode
+            if not stat.S_ISLNK(mode):
+                _refuse_special(mode)
+            if self._keep_unread:
+                self._set_aside()
+        self._keep_unread = False
 
     def _set_aside(self) -> str:
         """Rename the unusable file to `<name>.bad-<n>`; the oldest of the kept ones is overwritten."""
@@ -100,6 +118,13 @@ def _decode(data: bytes, node_name: str) -> Memory:
 
 class _Head(msgspec.Struct):
     schema: int
+
+
+def _refuse_special(mode: int) -> None:
+    """Raise OSError for a directory, a device or a pipe: it is none of ours to read, rename or replace."""
+    if not stat.S_ISREG(mode):
+        reason = "no regular file; move it away or name another in node.state_file"
+        raise OSError(errno.EINVAL, reason)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,6 +1,6 @@
 """Samples the host through its worker: PCI bus, kernel driver, clock, kubelet and disks.
 
-A mount point that does not answer must not blind the others: its worker is replaced and the mount is
+What does not answer must not blind the rest: its worker is replaced and that mount point or call is
 left alone for a while, as `Unread`. It judges nothing.
 """
 
@@ -21,7 +21,7 @@ STATUS_SIGNAL = "worker.host"
 DISK_SIGNAL = "disk.usage"
 NODE_SIGNALS = ("gpu.pci", "gpu.kernel_driver", "clock.sync", "kubelet.health")
 LEAVE_ALONE_SECONDS = 600.0
-"""How long a mount point is not touched after it did not answer."""
+"""How long a mount point or a call is not touched after it did not answer."""
 
 
 class NodeSampler:
@@ -43,7 +43,7 @@ class NodeSampler:
         self._paths = paths
         self._kubelet_port = kubelet_port
         self._silent_until_seconds: dict[str, float] = {}
-        """Mount point that did not answer -> CLOCK_MONOTONIC when it is asked again."""
+        """Mount point or call that did not answer -> CLOCK_MONOTONIC when it is asked again."""
         self._restarts = 0
         worker.on_message = self._on_message
         worker.on_change = self._on_change
@@ -114,7 +114,9 @@ class NodeSampler:
     def _on_stuck(self, status: WorkerStatus) -> None:
         reason = f"{status.pending_call or 'a call'} has not returned"
         call, _, path = (status.pending_call or "").partition(" ")
+        silent = path if call == "statvfs" else status.pending_call
+        if silent:
+            self._silent_until_seconds[silent] = self._clock.monotonic_seconds() + LEAVE_ALONE_SECONDS
         if call == "statvfs":
-            self._silent_until_seconds[path] = self._clock.monotonic_seconds() + LEAVE_ALONE_SECONDS
             self._board.put(DISK_SIGNAL, path, Unread(kind=ErrorKind.TIMEOUT, reason=reason))
         self._readings.grow_stale(ErrorKind.TIMEOUT, reason)

@@ -228,6 +228,16 @@ _KINDS = (
         (_STATUS,),
     ),
     EventKind(
+        "gpu_repaired",
+        "859773d41e3748b9909257953bdb614c",
+        Priority.NOTICE,
+        "{target} is reported repaired: {reason}",
+        ("target", "reason", "user_id"),
+        "Faults of it that are not read again clear by this word, those of class vendor too. What is still "
+        "read as bad stands.",
+        (_STATUS, "nodeagent check"),
+    ),
+    EventKind(
         "op_failed",
         "75d69c8ed595421a8689adf26180243e",
         Priority.ERROR,

@@ -5,6 +5,7 @@ Pure, like all makers of reports: no clock, no file, no judgement.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,6 +40,8 @@ class ReportInput(Struct, frozen=True, kw_only=True):
     cycles_seconds_total: float = 0.0
     """Time spent in them."""
     config_files: tuple[str, ...] = ()
+    requests_refused: Mapping[str, int] = {}
+    """Reason -> requests not taken since the daemon started."""
     config_error: str = ""
     """Why the last reload was refused; "" when the files in place are in force."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from nodeagent.model import State
+from nodeagent.model import NodeClass, State
 from nodeagent.report.given import ReportInput, gpu_wanted, known_gpus, read, rfc3339
 from nodeagent.report.schema import RAISED, CheckStatus, GpuStatus, ReleaseStatus, UnreadValue, in_force
 from nodeagent.signals import GpuDriver, KernelDriver, PciGpus, Unread
@@ -34,12 +34,16 @@ def gpu_status(given: ReportInput, rows: Sequence[CheckStatus]) -> GpuStatus:
 
 
 def _gpu_states(given: ReportInput, rows: Sequence[CheckStatus]) -> dict[str, str]:
-    """healthy, faulty or unread of every GPU that some check speaks of."""
+    """healthy, faulty or unread of every GPU that some check speaks of.
+
+    An application's error is shown, but is no fault of the GPU.
+    """
     gpus = known_gpus(given.memory)
     states: dict[str, set[State]] = {}
     for row in rows:
         if row.target in gpus:
-            states.setdefault(row.target, set()).add(in_force(row))
+            app_only = in_force(row) in RAISED and row.node_class is NodeClass.APP
+            states.setdefault(row.target, set()).add(State.OK if app_only else in_force(row))
     return {pci: _gpu_word(found) for pci, found in states.items()}
 
 

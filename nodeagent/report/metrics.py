@@ -149,6 +149,13 @@ FAMILIES = (
         help="Events lost because more happened at once than the inbox holds.",
     ),
     Family(
+        name="nodeagent_requests_refused_total",
+        kind="counter",
+        labels=("reason",),
+        help="Requests to the socket and the metrics port that were not taken: malformed, too_large, timeout "
+        "or too_many at once.",
+    ),
+    Family(
         name="nodeagent_cycle_duration_seconds",
         kind="summary",
         help="Time spent in cycles, and their number.",
@@ -241,7 +248,8 @@ def metrics_markdown() -> str:
     )
     return (
         "# Metrics\n\nGenerated from `nodeagent/report/metrics.py` by `make docs`; edits here are lost.\n\n"
-        "Served at `/metrics` on `[status] metrics_listen`. A value that could not be read has no sample.\n"
+        "Served at `/metrics` on `[status] metrics_listen` and on the status socket.\n"
+        "A value that could not be read has no sample.\n"
         "GPUs are labelled by PCI address, the one name that outlives a lost device; `nodeagent_gpu_info`\n"
         "joins it to UUID and index:\n\n"
         "```\nnodeagent_check_fault_standing * on (instance, target) group_left (uuid, index)\n"

@@ -16,6 +16,7 @@ from nodeagent.report.schema import (
     GpuStatus,
     HistoryReport,
     PendingCall,
+    ReleaseStatus,
     StatusReport,
     TransitionStatus,
     UnreadValue,
@@ -50,7 +51,7 @@ def render_status(
 ) -> str:
     """Text of `nodeagent status`; `width` in columns, at least 40 are used."""
     width = max(40, width)
-    above = [*_head(report, width), [_label("GPUs"), Span(cut(_gpus_text(report.gpus), width - LABEL_WIDTH))]]
+    above = [*_head(report, width), _labelled("GPUs", _gpus_text(report.gpus), width, verbose)]
     below = [_labelled(label, text, width, verbose) for label, text in _sections(report, verbose)]
     room = max(FEWEST_ROWS, SCREEN_LINES - len(above) - len(below))
     rows = trouble_lines(_rows_worth_a_line(report, verbose), width=width, room=room, verbose=verbose)
@@ -174,16 +175,10 @@ def _gpus_text(gpus: GpuStatus) -> str:
         return "not known yet"
     if not gpus.wanted:
         return "none on this node"
-    if gpus.released and gpus.release is not None:
-        left = gpus.release.left_seconds
-        ends = "until nodeagent gpu resume" if left is None else f"{duration(left)} left"
-        who = "by an operator" if gpus.release.by_operator else "by itself"
-        return (
-            f"released {who} {duration(gpus.release.age_seconds)} ago, {ends}, not read meanwhile: "
-            f"{gpus.release.reason}"
-        )
     judged = gpus.healthy + gpus.faulty + gpus.unread
     total = max(judged, gpus.expected or 0)
+    if gpus.released and gpus.release is not None:
+        return _released_text(gpus.release, gpus.faulty, total)
     if not total:
         why = gpus.seen.unread if isinstance(gpus.seen, UnreadValue) else "none seen"
         return f"not known: {why}"
@@ -192,6 +187,16 @@ def _gpus_text(gpus: GpuStatus) -> str:
     if isinstance(gpus.seen, int) and gpus.expected is not None and gpus.seen != gpus.expected:
         parts.append(f"{gpus.seen} seen, {gpus.expected} expected")
     return ", ".join(parts)
+
+
+def _released_text(release: ReleaseStatus, faulty: int, total: int) -> str:
+    """Who let go of the GPUs and until when. What stands is faulty; of the others nothing is known."""
+    standing = f"{faulty} of {total} faulty, " if faulty else ""
+    who = "an operator" if release.by_operator else "the agent"
+    left = release.left_seconds
+    ends = "until nodeagent gpu resume" if left is None else f"{duration(left)} left"
+    age = duration(release.age_seconds)
+    return f"{standing}not read: released by {who} {age} ago, {ends}, {release.reason}"
 
 
 def _sections(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:

@@ -119,6 +119,11 @@ def _inbox_dropped(given: ReportInput) -> Samples:
     yield (), float(given.snapshot.inbox_dropped)
 
 
+def _requests_refused(given: ReportInput) -> Samples:
+    for reason, count in sorted(given.requests_refused.items()):
+        yield (reason,), float(count)
+
+
 def _last_cycle(given: ReportInput) -> Samples:
     if given.decision is not None:
         yield (), given.snapshot.now.at.wall_seconds
@@ -155,6 +160,7 @@ SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_kernel_log_lost_total": _kernel_log("lost_records"),
     "nodeagent_kernel_log_refused_total": _kernel_log("refused_records"),
     "nodeagent_inbox_dropped_total": _inbox_dropped,
+    "nodeagent_requests_refused_total": _requests_refused,
     "nodeagent_last_cycle_timestamp_seconds": _last_cycle,
     "nodeagent_config_reload_success": _config_reload,
     "nodeagent_state_file_writable": _state_file,

@@ -247,7 +247,7 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     rows: list[CheckStatus]
     """Every check on every target, worst first."""
     counts: dict[str, int]
-    """Rows by state."""
+    """Rows by the state in force: a raised fault that cannot be read now still counts as raised."""
     incidents: list[IncidentStatus]
     taint: TaintStatus
     xids: list[XidStatus]

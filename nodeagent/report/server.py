@@ -30,6 +30,8 @@ __all__ = ["BadRequest", "CommandAnswer", "ListenProblem", "ServerLimits", "Stat
 SOCKET_GROUP = "nodeagent"
 SOCKET_MODE = 0o660
 BACKLOG = 64
+REASONS = ("malformed", "too_large", "timeout", "too_many")
+"""Why a request is not taken."""
 BUG_GAP_SECONDS = 60.0
 """At most one sentence about a bug in this time."""
 _CREDENTIALS = struct.Struct("iII")
@@ -49,6 +51,8 @@ class ListenProblem(Struct, frozen=True, kw_only=True):
     sentence: str
     busy: bool = False
     """Another process answers there."""
+    listens: bool = False
+    """It is open all the same."""
 
 
 class StatusServer:
@@ -65,7 +69,7 @@ class StatusServer:
         on_bug: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         """Open nothing yet; `on_bug` gets one sentence a minute at most when a surface method raises."""
-        self.rejected: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         """Requests refused since the start, by reason: malformed, too_large, timeout, too_many."""
         self._surface = surface
         self._socket_path = Path(socket_path)
@@ -86,9 +90,12 @@ class StatusServer:
         return sum(len(tasks) for tasks in self._exchanges.values())
 
     async def start(self) -> tuple[ListenProblem, ...]:
-        """Open what is not open yet; call it again to retry. Returns what did not succeed."""
+        """Open what is not open, or has lost its file; call it again to retry. Returns what is wrong."""
         self._stopping = False
         problems: list[ListenProblem] = []
+        if "socket" in self._servers and not self._has_its_file():
+            self._servers.pop("socket").close()
+            self._bound = None
         if "socket" not in self._servers:
             await self._start_socket(problems)
         if "metrics" not in self._servers and self._metrics_listen:
@@ -106,9 +113,15 @@ class StatusServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(OSError):
-            if self._bound is not None and _identity(self._socket_path) == self._bound:
+            if self._has_its_file():
                 self._socket_path.unlink()
         self._bound = None
+
+    def _has_its_file(self) -> bool:
+        try:
+            return self._bound is not None and _identity(self._socket_path) == self._bound
+        except OSError:
+            return False
 
     # ----------------------------------------------------------------------- listeners
 
@@ -147,8 +160,9 @@ class StatusServer:
         except OSError as failure:
             sentence = f"group {self._group} cannot be set, so only the agent's own user can connect: "
             sentence += failure.strerror or str(failure)
+            address = str(self._socket_path)
             problems.append(
-                ListenProblem(listener="socket", address=str(self._socket_path), sentence=sentence)
+                ListenProblem(listener="socket", address=address, sentence=sentence, listens=True)
             )
         return listener
 

@@ -173,7 +173,7 @@ def _explain(check_id: str, cause: str) -> str:
 
 
 def _counts(rows: Iterable[CheckStatus]) -> dict[str, int]:
-    counted = Counter(row.state for row in rows)
+    counted = Counter(in_force(row) for row in rows)
     return {state.value: counted[state] for state in SEVERITY if counted[state]}
 
 
@@ -318,7 +318,9 @@ def _reason(value: Any) -> str:
 def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentStatus]) -> list[str]:
     """The commands a person would type next, most useful first, at most three."""
     trouble = [row for row in rows if in_force(row) in (*RAISED, State.UNKNOWN)]
-    commands = [_explain("xid" if "xid" in item.root else item.root, item.root) for item in incidents]
+    worst = {row.target: place for place, row in reversed(list(enumerate(trouble)))}
+    urgent_first = sorted(incidents, key=lambda item: worst.get(item.target, len(trouble)))
+    commands = [_explain("xid" if "xid" in item.root else item.root, item.root) for item in urgent_first]
     commands += [row.runbook for row in trouble if in_force(row) in RAISED]
     if given.memory.release is not None and given.memory.release.by_operator:
         commands.append("nodeagent gpu resume")

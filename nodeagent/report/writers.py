@@ -6,7 +6,9 @@ A writer must never raise and never block: it answers False when the entry is lo
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import select
 from collections.abc import Callable, Mapping
@@ -19,6 +21,7 @@ from nodeagent.report.events import Priority
 
 IDENTIFIER = "nodeagent"
 PREFIX = "NODEAGENT_"
+PIECE_BYTES = select.PIPE_BUF
 MAXIMUM_CHARACTERS = 2000
 """Longest message or field, in characters."""
 
@@ -52,16 +55,30 @@ class StreamWriter:
     def __init__(self, stream: TextIO, line_of: Callable[[Mapping[str, Any]], str]) -> None:
         self._stream = stream
         self._line_of = line_of
+        self._torn = False
 
     def write(self, entry: Mapping[str, Any]) -> bool:
         """Write and flush one line; False when the stream is full, closed or broken."""
         try:
-            if not _takes_more(self._stream):
-                return False
-            self._stream.write(self._line_of(entry) + "\n")
+            line = self._line_of(entry) + "\n"
+            descriptor = _descriptor(self._stream)
+            if descriptor is not None:
+                return self._write_pieces(descriptor, line.encode("utf-8", "replace"))
+            self._stream.write(line)
             self._stream.flush()
         except (OSError, ValueError):
             return False
+        return True
+
+    def _write_pieces(self, descriptor: int, line: bytes) -> bool:
+        """Write no more at once than a pipe that says it is writable has room for. Raises OSError."""
+        left = b"\n" + line if self._torn else line
+        while left:
+            if not _takes_more(descriptor):
+                return False
+            self._torn = True
+            left = left[os.write(descriptor, left[:PIECE_BYTES]) :]
+        self._torn = False
         return True
 
     def close(self) -> None:
@@ -127,11 +144,15 @@ def _clean(text: str) -> str:
     return text if len(text) <= MAXIMUM_CHARACTERS else text[: MAXIMUM_CHARACTERS - 3] + "..."
 
 
-def _takes_more(stream: TextIO) -> bool:
+def _descriptor(stream: TextIO) -> int | None:
+    """The descriptor under a stream, None for one in memory. Raises ValueError for a closed one."""
     try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):
-        return True
+        return stream.fileno()
+    except io.UnsupportedOperation:
+        return None
+
+
+def _takes_more(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return any(state & (select.POLLOUT | select.POLLERR | select.POLLHUP) for _, state in poll.poll(0))

@@ -70,6 +70,31 @@ def test_the_pci_bus_shows_nvidia_display_controllers_only(tmp_path: Path) -> No
     assert pci_gpus(HostArguments(sys_root=str(tmp_path))).addresses == tuple(expected)
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "counted"),
+    [
+        ("driver", "../../drivers/nvidia", True),
+        ("driver", "../../drivers/vfio-pci", False),
+        ("driver", "../../drivers/nvgrace_gpu_vfio_pci", False),
+        ("driver", "../../drivers/pci-stub", False),
+        ("physfn", "../0000:4e:00.0", False),
+        ("virtfn0", "../0000:4e:00.4", True),
+    ],
+)
+def test_a_gpu_that_was_given_to_a_virtual_machine_is_not_missed(
+    tmp_path: Path, link: str, target: str, counted: bool
+) -> None:
+    """What the NVIDIA driver will never enumerate must not be expected of it; a free one is."""
+    device = tmp_path / "bus/pci/devices/0000:4e:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030200\n")
+    (device / link).symlink_to(target)
+
+    found = pci_gpus(HostArguments(sys_root=str(tmp_path))).addresses
+    assert found == (("0000:4e:00.0",) if counted else ())
+
+
 def test_no_pci_bus_is_absent(tmp_path: Path) -> None:
     """A machine without PCI has no such signal, rather than no GPUs."""
     with pytest.raises(DriverError) as failed:

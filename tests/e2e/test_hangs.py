@@ -24,7 +24,7 @@ def _hang(agent: Agent, gpu: int) -> int:
     seen = -1
     while (calls := agent.fake.calls(ECC)) != seen:  # a read makes sixteen in a few milliseconds
         seen = calls
-        time.sleep(1.2)  # longer than the time between two reads
+        time.sleep(1.1)  # longer than the time between two reads
     return int(agent.status()["cycle"]["number"])
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.agent import Agent, is_raised, prompt
+from tests.agent import Agent, is_raised, quick_to_clear
 from tests.e2e.conftest import MakeAgent
 
 
@@ -68,9 +68,26 @@ def test_a_record_of_the_time_without_a_daemon_is_found(agent: Agent) -> None:
     agent.wait_until(lambda s: is_raised(s, "xid", address), "the Xid 79 of the pause is raised")
 
 
+def test_a_reboot_and_good_reads_clear_a_fault(make_agent: MakeAgent) -> None:
+    """An Xid 79 stands over a restart of the daemon, and is let go after a boot of the node."""
+    agent = make_agent(sections=quick_to_clear("xid"))
+    agent.start()
+    address = agent.pci(1)
+    agent.kernel_log.xid(address, 79)
+    agent.wait_until(lambda s: is_raised(s, "xid", address), "Xid 79 is raised")
+    agent.stop()
+    agent.start()
+    assert is_raised(agent.status(), "xid", address)
+    agent.stop()
+    agent.boot()
+    agent.start()
+
+    agent.wait_until(lambda s: s["verdict"]["state"] == "ok", "the boot clears the fault")
+
+
 def test_a_restart_during_a_release_does_not_touch_nvml(make_agent: MakeAgent) -> None:
     """A daemon that comes back while NVML is released does not load it even once."""
-    agent = make_agent(sections=prompt("xid"))
+    agent = make_agent()
     agent.start()
     assert agent.cli("gpu", "release", "--for", "10m")[0] == 0
     time.sleep(0.3)

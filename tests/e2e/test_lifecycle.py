@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -112,3 +113,22 @@ def _held(pid: int) -> tuple[int, list[str], int]:
 
 def _files(directory: Path) -> set[Path]:
     return {path for path in directory.rglob("*") if not path.is_dir()}
+
+
+def test_a_terminal_that_closes_ends_what_was_started_on_it(make_agent: MakeAgent) -> None:
+    """SIGHUP reloads a service, but ends a daemon whose standard input is a terminal."""
+    agent = make_agent()
+    ours, theirs = os.openpty()
+    try:
+        agent.process = subprocess.Popen(
+            [*agent.command(), "run"], env=agent.environment(), stdin=theirs,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+        agent.wait_until(lambda s: s["phase"] == "running", "it runs")
+        code = agent.stop(signal.SIGHUP)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert code == 0
+    assert processes.marked(agent.mark) == {}

@@ -53,8 +53,8 @@ def test_good_reads_without_a_reset_clear_nothing(make_agent: MakeAgent) -> None
     agent.wait_until(lambda s: is_raised(s, "xid", address), "Xid 48 is raised")
     agent.stop()
     agent.start()
-    later = agent.status()["cycle"]["number"] + 4
-    status = agent.wait_until(lambda s: s["cycle"]["number"] >= later, "four cycles of good reads")
+    later = agent.status()["cycle"]["number"] + 8
+    status = agent.wait_until(lambda s: s["cycle"]["number"] >= later, "eight cycles with good reads")
 
     assert is_raised(status, "xid", address)
 
@@ -80,8 +80,8 @@ def test_a_busy_node_is_not_released_by_itself(make_agent: MakeAgent) -> None:
     agent.fake.set_processes(6, {4242: 1 << 30})
     agent.start()
     _break(agent)
-    later = agent.status()["cycle"]["number"] + 4
-    status = agent.wait_until(lambda s: s["cycle"]["number"] >= later, "four more cycles")
+    later = agent.status()["cycle"]["number"] + 8
+    status = agent.wait_until(lambda s: s["cycle"]["number"] >= later, "eight more cycles")
 
     assert not status["gpus"]["released"]
     assert agent.fake.clients() == [agent.workers()["nvml"]]

@@ -56,7 +56,7 @@ def test_an_unusable_state_file_is_set_aside(make_agent: MakeAgent, spoil: Spoil
     assert status["gpus"]["healthy"] == 8
 
 
-FULL = 'mount -t tmpfs -o size=16k state "$0" && dd if=/dev/zero of="$0/filler" bs=4k 2>/dev/null; exec "$@"'
+FULL = 'mount -t tmpfs -o size=64k state "$0" && dd if=/dev/zero of="$0/filler" bs=4k 2>/dev/null; exec "$@"'
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
 
@@ -73,13 +73,12 @@ READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@
 def test_a_state_file_that_cannot_be_written_is_a_finding(
     make_agent: MakeAgent, script: str, reason: str, repair: list[str]
 ) -> None:
-    """The agent starts, raises `agent.state` with the kernel's reason, and saves once it can."""
+    """The agent starts and judges, shows the kernel's reason, and saves once it can."""
     agent = _in_own_mounts(make_agent, script)
     agent.start()
-    status = agent.wait_until(lambda s: is_raised(s, "agent.state"), "agent.state is raised")
-    assert not status["state_file"]["writable"]
+    status = agent.wait_until(lambda s: not s["state_file"]["writable"], "the failure is shown")
     assert reason in status["state_file"]["detail"]
-    assert reason in row(status, "agent.state")["sentence"]
+    assert reason in agent.log()
     assert status["gpus"]["healthy"] == 8
 
     assert agent.process is not None
@@ -87,7 +86,19 @@ def test_a_state_file_that_cannot_be_written_is_a_finding(
     subprocess.run(["nsenter", "-m", "-t", str(agent.process.pid), *command], check=True)
     agent.kernel_log.xid(agent.pci(0), 31)  # something to save
     agent.wait_until(lambda s: s["state_file"]["writable"], "the state is saved", 20)
-    agent.wait_until(lambda s: not is_raised(s, "agent.state"), "agent.state is cleared")
+
+
+@pytest.mark.root
+@ROOT_ONLY
+def test_a_full_disk_under_the_state_file_raises_a_check(make_agent: MakeAgent) -> None:
+    """`agent.state` is raised and names the file and the reason."""
+    agent = _in_own_mounts(make_agent, FULL)
+    agent.start()
+    status = agent.wait_until(lambda s: is_raised(s, "agent.state"), "agent.state is raised", 30)
+
+    sentence = row(status, "agent.state")["sentence"]
+    assert str(agent.state_file) in sentence
+    assert "No space left on device" in sentence
 
 
 def _in_own_mounts(make_agent: MakeAgent, script: str) -> Agent:

@@ -32,7 +32,7 @@ class Rig:
         clock = SystemClock()
         self.board, self.inbox = Board(clock), Inbox()
         deadlines = {**QUICK, "call_deadline_seconds": 1.0, "stuck_seconds": 3.0, "kill_seconds": 0.0}
-        self.worker = Worker("host", HOST, clock, **deadlines)
+        self.worker = Worker("host", options.pop("argv", HOST), clock, **deadlines)
         self.sampler = NodeSampler(
             self.worker, self.board, self.inbox, clock, poll_seconds=poll_seconds, **options
         )
@@ -150,6 +150,32 @@ def test_a_named_dead_mount_is_shown_and_then_left_alone(tmp_path: Path) -> None
 
 
 @needs_fuse
+@pytest.mark.parametrize(("entry", "call", "lost"), [
+    ("driver", "read the driver version", "gpu.kernel_driver"),
+    ("1", "read mountinfo", "disk.usage"),
+])
+def test_a_read_of_proc_that_hangs_costs_its_own_signal_only(
+    tmp_path: Path, entry: str, call: str, lost: str
+) -> None:
+    """It is named, costs one worker and is left alone; every other signal of the host goes on."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / entry).symlink_to(tmp_path / "dead")
+
+    async def main(rig: Rig) -> None:
+        await until(lambda: rig.worker.status.pending_call == call)
+        await until(lambda: rig.worker.status.restarts == 1)
+        others = [name for name in NODE_SIGNALS if name != lost]
+        before = {name: rig.sequence(name) for name in others}
+        await until(lambda: all(rig.sequence(name) > before[name] for name in others))
+        await until(lambda: isinstance(rig.value(lost), Unread))
+        assert rig.value(lost).kind is ErrorKind.TIMEOUT
+        assert rig.worker.status.restarts == 1
+
+    with DeadMount(tmp_path / "dead"):
+        sampling(main, proc_root=str(tmp_path / "proc"))
+
+
+@needs_fuse
 def test_a_worker_that_cannot_be_killed_stays_alone(tmp_path: Path) -> None:
     """Killed in vain in uninterruptible sleep, it is shown as stuck, and only its end brings another."""
     before = child_processes()
@@ -174,6 +200,16 @@ def test_a_worker_that_cannot_be_killed_stays_alone(tmp_path: Path) -> None:
         assert rig.worker.status.pid != pid
 
     sampling(main)
+
+
+def test_a_worker_that_cannot_be_started_is_shown_with_the_reason() -> None:
+    """Without a process there is a status all the same, and it says why."""
+
+    async def main(rig: Rig) -> None:
+        await until(lambda: rig.value("worker.host") is not None and rig.value("worker.host").error_detail)
+        assert "cannot start the worker" in rig.value("worker.host").error_detail
+
+    sampling(main, argv=("/nonexistent/python",))
 
 
 def test_a_vanished_disk_is_dropped(tmp_path: Path) -> None:

@@ -185,6 +185,22 @@ def test_full_stream_neither_blocks_nor_hides_the_loss() -> None:
         assert json.loads(reader.readline())["nodeagent_lost_lines"] == 2
 
 
+def test_a_long_line_does_not_block_on_a_pipe_with_little_room() -> None:
+    """A pipe with one free page takes the beginning; the next line stands on a line of its own."""
+    read_end, stream = _full_pipe()
+    with os.fdopen(read_end, "rb", buffering=0) as reader, stream:
+        logger = configure("json", stream=stream)
+        reader.read(4096)  # room for one page, less than the line takes
+        logger.error("\N{BULLET}" * 1900, traceback="\N{BULLET}" * 1900)
+        while _has_data(reader.fileno()):
+            last = reader.read(65536)
+        emit(logger, "stopping", reason="signal")
+        torn, _, whole = reader.read(65536).partition(b"\n")
+
+    assert last.endswith(b"\\u2022"[: len(last)][-1:])
+    assert (torn, json.loads(whole)["nodeagent_lost_lines"]) == (b"", 1)
+
+
 def _has_data(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 

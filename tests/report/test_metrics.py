@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -109,6 +110,7 @@ def test_labels_are_few_and_bounded(family: Family) -> None:
         "mode",
         "family",
         "source",
+        "reason",
     }
     if family.name == "nodeagent_pod_traffic_bytes_total":  # only where it is asked for
         allowed |= {"pod"}
@@ -227,3 +229,10 @@ def test_documentation_of_metrics_is_fresh() -> None:
     page = Path(__file__).parents[2] / "docs" / "metrics.md"
 
     assert page.read_text(encoding="utf-8") == metrics_markdown()
+
+
+def test_refused_requests_are_counted_by_reason() -> None:
+    """What the server turned away is a counter for each reason, zero included."""
+    given = msgspec.structs.replace(scenes.quiet(), requests_refused={"timeout": 3, "too_many": 0})
+
+    assert values(given, "nodeagent_requests_refused_total") == {("timeout",): 3.0, ("too_many",): 0.0}

@@ -10,7 +10,7 @@ import pytest
 from nodeagent.decide.decide import decide
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import Memory
-from nodeagent.model import NODE, Now
+from nodeagent.model import NODE, Now, State
 from nodeagent.report.given import ReportInput
 from nodeagent.report.metrics import exposition
 from nodeagent.report.render import render_check, render_history, render_status
@@ -163,3 +163,11 @@ def test_every_surface_takes_what_decide_concludes(story: str) -> None:
     assert [c for text in screens for c in text.replace("\n", "") if not c.isprintable()] == []
     assert len(screens[0].splitlines()) <= 23
     assert len(series) == len(set(series)) > 20
+
+
+def test_an_applications_error_leaves_its_gpu_healthy() -> None:
+    """Xid 31 is shown with its row, but no GPU is counted as faulty for it."""
+    report = report_of(after([(board(), ()), (board(), (xid(31),)), (board(), ())]))
+
+    assert [row.value for row in report.rows if row.state is State.WARNING] == ["Xid 31"]
+    assert (report.gpus.healthy, report.gpus.faulty, report.taint.wanted) == (8, 0, [])

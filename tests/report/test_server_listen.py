@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import os
 import socket
@@ -181,6 +182,45 @@ def test_a_taken_port_is_a_reported_problem(path: Path) -> None:
             ]
             assert "the port is taken" in problems[0].sentence
             assert _health(path) == 200
+
+
+def test_a_port_that_has_become_free_is_opened_by_the_next_attempt(path: Path) -> None:
+    """Starting once more opens what was missing and leaves alone what is open."""
+
+    async def main() -> None:
+        server = _server(path, metrics_listen=address)
+        first = await server.start()
+        holder.close()
+        second = await server.start()
+        found = await asyncio.to_thread(_get, int(address.rpartition(":")[2]), "/health")
+        inode = path.stat().st_ino
+        third = await server.start()
+        assert ([p.listener for p in first], second, third, found) == (["metrics"], (), (), 200)
+        assert path.stat().st_ino == inode
+        await server.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        address = f"127.0.0.1:{holder.getsockname()[1]}"
+        asyncio.run(main())
+
+
+def test_a_socket_whose_file_was_removed_is_bound_again_by_the_next_attempt(path: Path) -> None:
+    """A clean-up of /run cannot cut the agent off for good; somebody else's file is left alone."""
+
+    async def main() -> None:
+        server = _server(path)
+        await server.start()
+        path.unlink()
+        assert await server.start() == ()
+        assert await asyncio.to_thread(_health, path) == 200
+        path.unlink()
+        path.write_text("precious")
+        assert [p.listener for p in await server.start()] == ["socket"]
+        await server.stop()
+
+    asyncio.run(main())
+
+    assert path.read_text() == "precious"
 
 
 @pytest.mark.parametrize("address", ["203.0.113.9:9469", "nonsense", "a..b:80"])

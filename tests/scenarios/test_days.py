@@ -283,7 +283,7 @@ def test_the_agent_steps_aside_for_the_cure() -> None:
     world = World()
     idle = {f"gpu.processes@{gpu}": GpuProcesses(count=0) for gpu in (GPU_A, GPU_B)}
     world.put({f"gpu.ecc@{GPU_A}": ecc(2)})
-    world.run(60)
+    world.run(120)
     assert not world.decision.released
     world.put(idle)
     world.cycle()

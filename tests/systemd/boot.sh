@@ -53,11 +53,15 @@ printf '[Unit]\nRequires=basic.target\nAfter=basic.target\n' > /etc/systemd/syst
 ln -s harness.target /etc/systemd/system/default.target
 mkdir -p /opt/nodeagent
 layer "$venv" /opt/nodeagent
+# As `make install` leaves it: the package inside the environment, since the sandbox hides /tmp.
+for packages in /opt/nodeagent/lib/python3.*/site-packages; do
+    rm -rf "$packages"/__editable__*nodeagent* "$packages"/nodeagent
+    cp -R "$repository/nodeagent" "$packages/nodeagent"
+done
 cat > /opt/nodeagent/bin/nodeagent <<END
 #!/opt/nodeagent/bin/python
 import sys
 
-sys.path.insert(0, "$repository")
 from nodeagent.cli import main
 
 sys.exit(main())

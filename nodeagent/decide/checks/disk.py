@@ -35,7 +35,7 @@ def _judge_one(given: CheckInput, target: str, disk: DiskUsage, reading: Reading
     percent = 100.0 * disk.available_bytes / disk.size_bytes
     percent_limit, bytes_limit = given.limits["available_percent"], given.limits["available_bytes"]
     shown = {
-        "value": f"{percent:.1f} %, {disk.available_bytes / GIB_BYTES:.1f} GiB",
+        "value": f"{percent:.1f} %, {disk.available_bytes / GIB_BYTES:.1f} GiB left",
         "limit": f"{percent_limit:g} % and {bytes_limit / GIB_BYTES:.1f} GiB",
         "number": percent,
     }

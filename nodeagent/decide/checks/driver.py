@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
+from nodeagent.memory import Hold
 from nodeagent.model import NODE, Finding, NodeClass, State
 from nodeagent.signals import PciGpus, Reading, WorkerStatus
 
@@ -63,17 +64,27 @@ def _hung(given: CheckInput, worker: WorkerStatus, reading: Reading, *, immediat
 def _failed(given: CheckInput, worker: WorkerStatus, reading: Reading) -> Finding:
     cause = worker.error_cause if worker.error_cause in CAUSES else "other"
     node_class, sentence = CAUSES[cause]
+    limit_seconds = given.limits["unusable_seconds"]
+    hold = given.memory.holds.get(f"{CHECKS[0].id}|{NODE}")
+    failing = hold if hold is not None and not hold.good_polls else None
+    seconds = given.snapshot.now.age_seconds(failing.since) if failing is not None else 0.0
+    is_due = failing is not None and (failing.state is not State.PENDING or seconds >= limit_seconds)
+    if is_due and _cause_seconds(given, failing, cause) < limit_seconds:
+        node_class = NodeClass.CHECK  # an upgrade goes through several causes; each has its own time
     pci = given.value("gpu.pci", NODE)
     on_bus = f"; the PCI bus shows {len(pci.addresses)} GPUs" if isinstance(pci, PciGpus) else ""
     detail = f": {worker.error_detail}" if worker.error_detail else ""
-    hold = given.memory.holds.get(f"{CHECKS[0].id}|{NODE}")
-    seconds = given.snapshot.now.age_seconds(hold.since) if hold is not None else 0.0
-    limit_seconds = given.limits["unusable_seconds"]
     return bad(
         NODE, reading, f"{sentence}{detail}{on_bus}", value=f"{cause}, {seconds:.0f} s",
         limit=f"{limit_seconds:g} s", node_class=node_class, cause=cause,
-        immediate=hold is not None and hold.state is State.PENDING and seconds >= limit_seconds,
+        immediate=is_due and failing is not None and failing.state is State.PENDING,
     )
+
+
+def _cause_seconds(given: CheckInput, hold: Hold | None, cause: str) -> float:
+    if hold is None or hold.cause != cause:
+        return 0.0
+    return given.snapshot.now.age_seconds(hold.cause_since or hold.since)
 
 
 CHECKS = (
@@ -96,7 +107,10 @@ CHECKS = (
             ),
         ),
         # Time raises, not polls: see above. A driver that answers again is its own proof.
-        hold=HoldRule(bad_polls=100, of_polls=100, proof="reads"),
+        hold=HoldRule(
+            bad_polls=100, of_polls=100, proof="reads",
+            raised_words="a hung call at the third missed deadline; other causes after unusable_seconds",
+        ),
         common_cause="driver",
     ),
 )

@@ -13,7 +13,14 @@ from msgspec import Struct
 from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, Finding, NodeClass, State
-from nodeagent.signals import GpuIdentity, KernelLogStatus, Reading, SignalKey, Unread
+from nodeagent.signals import (
+    GpuIdentity,
+    KernelLogStatus,
+    Reading,
+    SignalKey,
+    Unread,
+    WorkerStatus,
+)
 
 _SXID_FLOOR = 10000
 _LIMIT = "no standing Xid"
@@ -72,12 +79,22 @@ def _sources(given: CheckInput, target: str) -> _Sources:
     log_read = log is not None and isinstance(log.value, KernelLogStatus)
     nvml_read = nvml is not None and not isinstance(nvml.value, Unread)
     remarks = [] if log_read else [f"the kernel log is not read ({_reason(log)})"]
-    remarks += [] if nvml_read else [f"NVML events are not read ({_reason(nvml)})"]
+    remarks += [] if nvml_read else [_nvml_remark(given, nvml)]
     times = [r.read_at_seconds for r, is_read in ((log, log_read), (nvml, nvml_read)) if r and is_read]
     return _Sources(
         kernel_log=log_read, nvml=nvml_read, remark="; ".join(remarks),
         read_at_seconds=max(times, default=0.0),
     )
+
+
+def _nvml_remark(given: CheckInput, nvml: Reading | None) -> str:
+    """Events come by a thread of their own, so a hung read alone does not silence them."""
+    worker = given.value("worker.nvml", NODE)
+    if isinstance(worker, WorkerStatus) and worker.state == "released":
+        return "NVML is released, so its events are not read"
+    if isinstance(worker, WorkerStatus) and worker.state in ("reading", "stuck"):
+        return "NVML hangs, so its events may be missed"
+    return f"NVML events are not read ({_reason(nvml)})"
 
 
 def _reason(reading: Reading | None) -> str:
@@ -102,9 +119,8 @@ def _bad(target: str, raised: list[XidRecord], sources: _Sources) -> Finding:
         parts.append(f"seen on {len(worst.episodes)} occasions in 30 days")
     if others:
         parts.append("also " + ", ".join(_label(record) for record in others[:8]))
-    if sources.remark:
-        parts.append(sources.remark)
     evidence = f". Evidence: {worst.text}" if worst.text else ""
+    evidence += f". {sources.remark}" if sources.remark else ""
     return Finding(
         target=target, state=State.WARNING, value=_label(worst), limit=_LIMIT, number=float(worst.number),
         sentence="; ".join(parts) + evidence, node_class=worst.node_class, cause=_label(worst).lower(),
@@ -138,6 +154,11 @@ CHECKS = (
             Limit(name="check_seconds", unit="s", default=86400.0,
                   meaning="an Xid of class check ends after this time without a repeat"),
         ),
-        hold=HoldRule(),
+        hold=HoldRule(
+            raised_words="at once, with the class of its number: nodeagent explain xid 79",
+            cleared_words="app and check: after their time without a repeat. reset and reboot: after a "
+            "seen reset or a new boot, and good reads. vendor: when the device was replaced, or by "
+            "`nodeagent gpu repaired`",
+        ),
     ),
 )

@@ -14,12 +14,20 @@ from nodeagent import wire
 from nodeagent.child import Channel, ReadAll, serve
 from nodeagent.drivers.host import system
 from nodeagent.drivers.host.disks import DiskReader
-from nodeagent.errors import DriverError
+from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
+from nodeagent.signals import Unread
 
 
 def _reader(channel: Channel) -> ReadAll:
-    def one(signal: str, call: str, read: Callable[[wire.HostArguments], Any], arguments: Any) -> None:
+    def one(
+        signal: str, call: str, read: Callable[[wire.HostArguments], Any], arguments: wire.HostArguments
+    ) -> None:
+        if call in arguments.skip:
+            reason = "the last attempt did not return; it is tried again later"
+            unread = Unread(kind=ErrorKind.TIMEOUT, reason=reason)
+            channel.send(wire.Missing(signal=signal, target=NODE, unread=unread))
+            return
         channel.mark(call)
         try:
             channel.send(wire.value(signal, NODE, read(arguments)))

@@ -22,6 +22,7 @@ from nodeagent.wire import HostArguments
 
 _NVIDIA = "0x10de"
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
+_STUB_DRIVERS = ("pci-stub", "pciback")
 _FILE_LIMIT_BYTES = 65536
 _DRIVER_VERSION = re.compile(r"\s(\d{3,4}(?:\.\d{1,4}){1,3})\s")
 _KUBELET_FILES = ("var/lib/kubelet/config.yaml", "var/lib/kubelet/kubeconfig", "etc/kubernetes/kubelet.conf")
@@ -86,7 +87,17 @@ def _is_gpu(device: Path) -> bool:
         pci_class = read_bounded(device / "class").decode("ascii", "replace").strip().lower()
     except DriverError:
         return False  # the device vanished between listing and reading
-    return pci_class.startswith(_DISPLAY_CLASSES)
+    return pci_class.startswith(_DISPLAY_CLASSES) and not _is_given_away(device)
+
+
+def _is_given_away(device: Path) -> bool:
+    """True for a slice of a GPU (SR-IOV) and for a device kept for a virtual machine: the NVIDIA driver
+    enumerates neither."""
+    try:
+        driver = (device / "driver").readlink().name
+    except OSError:
+        driver = ""
+    return os.path.lexists(device / "physfn") or "vfio" in driver or driver in _STUB_DRIVERS
 
 
 def kernel_driver(arguments: HostArguments) -> KernelDriver:

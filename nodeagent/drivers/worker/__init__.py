@@ -180,6 +180,7 @@ class Worker:
         except OSError as error:
             kind = ErrorKind.DENIED if isinstance(error, PermissionError) else ErrorKind.ABSENT
             self._back_off((kind, "other", f"cannot start the worker: {error}"))
+            self.on_change()
             raise DriverError(kind, self.kind, "start worker", str(error)) from error
         self._child = child
         assert child.output is not None

@@ -26,7 +26,7 @@ CASES = (
     Case(
         name="healthy",
         readings={SIGNAL: disk(100 * GIB_BYTES, 60 * GIB_BYTES)},
-        want=ok("/", value="60.0 %, 60.0 GiB"),
+        want=ok("/", value="60.0 %, 60.0 GiB left"),
     ),
     Case(
         name="at the limit: exactly 5 % left",
@@ -61,7 +61,7 @@ CASES = (
     Case(
         name="nothing left",
         readings={SIGNAL: disk(100 * GIB_BYTES, 0)},
-        want=bad("/", value="0.0 %, 0.0 GiB"),
+        want=bad("/", value="0.0 %, 0.0 GiB left"),
     ),
     Case(
         name="a configured percentage",
