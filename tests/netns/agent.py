@@ -31,11 +31,11 @@ POLL_SECONDS = 0.05
 PERIODS = {"observe.marks.PERIOD_SECONDS": 60.0, "act.saver.LAZY_SECONDS": 0.1}
 """Constants of the daemon under test: what was counted is on disk at once."""
 COMPARE = {
-    **PERIODS, "observe.marks.PERIOD_SECONDS": 0.5, "observe.marks.GAP_SECONDS": 0.2,
-    "observe.network.PERIOD_SECONDS": 0.4, "observe.network.GAP_SECONDS": 0.2,
-    "observe.network.GAP_RATIO": 1.0,
+    **PERIODS, "observe.marks.PERIOD_SECONDS": 0.15, "observe.marks.GAP_SECONDS": 0.1,
+    "observe.network.PERIOD_SECONDS": 0.15, "observe.network.GAP_SECONDS": 0.1,
+    "observe.network.GAP_RATIO": 1.0, "observe.network.SETTLE_SECONDS": 0.02, "cycle.GAP_SECONDS": 0.05,
 }  # fmt: skip
-"""And a minute's compare twice a second."""
+"""And a minute's compare several times a second."""
 
 Pod = dict[str, Any]
 
