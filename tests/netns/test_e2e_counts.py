@@ -43,6 +43,7 @@ def test_pods_are_counted_as_their_own_kernels_count(make_world: MakeWorld, back
     agent = NetAgent(world, backend)
     agent.pods(PLAIN, DUAL)
     agent.start().settle(PLAIN, DUAL)
+    agent.look()  # a veth counts from its first reading on: the pods are older than the agent
     for namespace, families in (("pod-a", (4, 6)), ("pod-b", (4,))):
         for family in families:
             world.inside(namespace, traffic.exchange, INTERNET[family], SIZE_BYTES, SIZE_BYTES // 2)
