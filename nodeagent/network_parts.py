@@ -20,6 +20,7 @@ from nodeagent.drivers.links import LinkReader
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE, Op
 from nodeagent.observe.board import Board
+from nodeagent.observe.host_pods import HostPodSampler
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.marks import MarkReader, MarkSampler
 from nodeagent.observe.network import LinkSampler
@@ -54,6 +55,7 @@ class NetworkParts:
             uplinks=settings.network.uplinks, on_devices=self.pods.devices_changed,
         )
         self.marks = MarkSampler(None, board, inbox, clock)
+        self.host_pods = HostPodSampler(settings.node.proc_root, board, inbox)
         self._kernel: KernelMarks | None = None
         self._refreshing = asyncio.Lock()
         self._refreshed_seconds = float("-inf")
@@ -70,6 +72,7 @@ class NetworkParts:
         return MarkOptions(
             enabled=self.enabled, mark_mask=network.mark_mask,
             extra_cluster_cidrs=(*network.extra_cluster_cidrs, *self._file_cidrs),
+            host_pod_paths=self.host_pods.paths if self.marks.takes_cgroups else {},
         )
 
     def apply(self, settings: Settings) -> None:
@@ -98,6 +101,7 @@ class NetworkParts:
             ("pods", self.pods.run),
             ("links", self._run_links),
             ("marks", self._run_marks),
+            ("hostNetwork pods", self.host_pods.run),
             ("cluster prefixes", self._run_cidrs),
             ("kernel probe", self._run_probe),
         )
@@ -170,6 +174,7 @@ class NetworkParts:
 
     def _on_pods(self) -> None:
         self.links.request_now()
+        self.host_pods.request_now()
 
 
 def _listed(path: str) -> tuple[str, ...]:

@@ -40,6 +40,10 @@ USAGE = [
     ("explain xid x", "nothing known of xid x; did you mean xid?"),
     ("check gpu.lst", "no check gpu.lst; did you mean gpu.lost?"),
     ("gpu release --fro 5m", "unknown option --fro for gpu release; did you mean --for?"),
+    ("net", "VERB is missing"),
+    ("net tpo", "unknown net command tpo; did you mean top?"),
+    ("net show", "POD is missing; name a pod like namespace/name, or its uid"),
+    ("net diff --once", "unknown option --once for net diff"),
     ("config sho", "unknown config command sho; did you mean show?"),
 ]
 

@@ -124,7 +124,8 @@ def _fold_marks(
     work = _Fold(memory)
     last_seconds = memory.listed_seconds
     whole = last_seconds is not None and read_at_seconds - last_seconds <= FRESH_SECONDS
-    retired = _begin_and_retire(work, memory.retired, claims, whole=whole)
+    hosts = {uid: c for uid, c in claims.host_pods.items() if uid in reading.host_pods or uid in work.pods}
+    retired = _begin_and_retire(work, memory.retired, claims, hosts, whole=whole)
     held_by = {
         entry.address: uid_of(entry.comment)
         for state in reading.states for entry in state.pods
@@ -142,7 +143,7 @@ def _fold_marks(
             gained = work.gain(key, counters[address].bytes)
             work.add(uid, field, gained)
             work.link(uid, **{field: gained})
-    for uid in reading.host_pods.keys() & claims.host_pods.keys():
+    for uid in reading.host_pods.keys() & hosts.keys():
         work.add(uid, "internet_out_bytes", work.gain(f"out host {uid}", reading.host_pods[uid].bytes))
     counted = _fold_totals(work, reading)
     _add_to_window(work, counted)
@@ -153,15 +154,19 @@ def _fold_marks(
 
 
 def _begin_and_retire(
-    work: _Fold, retired: Mapping[str, PodCount], claims: MarkMemory, *, whole: bool
+    work: _Fold, retired: Mapping[str, PodCount], claims: MarkMemory, hosts: Mapping[str, Claim], *,
+    whole: bool,
 ) -> dict[str, PodCount]:
-    """Start the sums of new pods, and put those of gone pods away; returns the retired ones."""
+    """Start the sums of new pods, and put those of gone pods away; returns the retired ones.
+
+    `hosts`: hostNetwork pods that a rule counts; of the others nothing is known, which is not zero.
+    """
     by_uid = {claim.uid: claim for claim in claims.claims.values()}
     kept = dict(retired)
-    for uid, claim in {**by_uid, **claims.host_pods}.items():
+    for uid, claim in {**by_uid, **hosts}.items():
         if uid not in work.pods:
             work.pods[uid] = _begin(kept, uid, claim, whole=whole, in_known=uid in by_uid)
-    for uid in sorted(work.pods.keys() - by_uid.keys() - claims.host_pods.keys()):
+    for uid in sorted(work.pods.keys() - by_uid.keys() - hosts.keys()):
         kept[uid] = work.pods.pop(uid)
     return dict(list(kept.items())[-MAX_RETIRED:])
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from nodeagent.drivers.clock import Clock
 from nodeagent.drivers.ipset import IpSets, SetEntry, SetReading, SetSpec
-from nodeagent.drivers.iptables import LINE_CHAINS, ChainReading, RuleWriter
+from nodeagent.drivers.iptables import LINE_CHAINS, ChainReading, RuleEvents, RuleWriter
 from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
@@ -32,6 +32,10 @@ SIGNAL = "net.marks"
 PERIOD_SECONDS = 60.0
 GAP_SECONDS = 1.0
 """Least time between two reads."""
+SETTLE_SECONDS = 0.2
+"""Changes by others that come within this time are one."""
+EVENT_GAP_SECONDS = 5.0
+"""Least time from a read to one that a change by others asks for: they may change much and often."""
 SCAN_SECONDS = 600.0
 """How long a scan for other users of mark bits is good: it reads every rule of both backends."""
 
@@ -46,6 +50,11 @@ class MarkReader:
         self._mark_mask = mark_mask
         self._users: tuple[str, ...] = ()
         self._scanned_seconds = float("-inf")
+
+    @property
+    def backend(self) -> str:
+        """nft | legacy"""
+        return self._rules.backend
 
     def forget_scan(self) -> None:
         """Scan for other users of the mark at the next read."""
@@ -77,18 +86,33 @@ class MarkSampler:
         self._clock = clock
         self._wake = asyncio.Event()
         self._reading = asyncio.Lock()
+        self._events = RuleEvents(self._on_event)
+        self._listening = False
+        self._heard: asyncio.TimerHandle | None = None
+        self._read_seconds = float("-inf")
+
+    @property
+    def takes_cgroups(self) -> bool:
+        """True where a rule may match a cgroup: on legacy one whose cgroup ends stops every later write."""
+        return self.reader is not None and self.reader.backend == "nft"
 
     async def run(self) -> None:
         """Sample for ever; cancel it to end."""
-        while True:
-            self._wake.clear()
-            if self.reader is not None:
-                with contextlib.suppress(DriverError):
-                    await self.read_now()
-            due_seconds = self._clock.monotonic_seconds() + GAP_SECONDS
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), PERIOD_SECONDS)
-            await asyncio.sleep(max(0.0, due_seconds - self._clock.monotonic_seconds()))
+        try:
+            while True:
+                self._listen()
+                self._wake.clear()
+                if self.reader is not None:
+                    with contextlib.suppress(DriverError):
+                        await self.read_now()
+                due_seconds = self._clock.monotonic_seconds() + GAP_SECONDS
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), PERIOD_SECONDS)
+                await asyncio.sleep(max(0.0, due_seconds - self._clock.monotonic_seconds()))
+        finally:
+            self._forget_event()
+            self._events.close()
+            self._listening = False
 
     def request_now(self) -> None:
         """Read soon instead of at the next period."""
@@ -99,6 +123,8 @@ class MarkSampler:
         if self.reader is None:
             return None
         async with self._reading:
+            self._forget_event()
+            self._read_seconds = self._clock.monotonic_seconds()
             try:
                 reading = await self.reader.read()
             except DriverError as error:
@@ -108,6 +134,27 @@ class MarkSampler:
             self._board.put(SIGNAL, NODE, reading)
             self._inbox.wake()
             return reading
+
+    # ------------------------------------------------------------------ changes by others
+
+    def _listen(self) -> None:
+        if self.reader is not None and self.reader.backend == "nft" and not self._listening:
+            # Without events the period still finds every change.
+            with contextlib.suppress(DriverError):
+                self._events.start()
+                self._listening = True
+
+    def _on_event(self) -> None:
+        """Also for our own writes: the read that follows each plan ends the wait that begins here."""
+        if self._heard is None:
+            gap_seconds = self._read_seconds + EVENT_GAP_SECONDS - self._clock.monotonic_seconds()
+            loop = asyncio.get_running_loop()
+            self._heard = loop.call_later(max(SETTLE_SECONDS, gap_seconds), self._wake.set)
+
+    def _forget_event(self) -> None:
+        if self._heard is not None:
+            self._heard.cancel()
+            self._heard = None
 
 
 def _state(family: int, rules: ChainReading, sets: Mapping[str, SetReading]) -> MarkState:

@@ -174,6 +174,17 @@ def test_a_host_network_pod_has_no_incoming_number() -> None:
     assert count(world, 1).tally == Tally(internet_out_bytes=77, internet_in_bytes=None)
 
 
+def test_a_host_network_pod_without_a_rule_has_no_number() -> None:
+    """No cgroup was found for it: its bytes are the host's, and none is not zero."""
+    world = World()
+    world.pods = pod_list(pod(1, host_network=True))
+    world.settle()
+    world.decide(msgspec.structs.replace(world.reading(), host_pods={}))
+
+    assert "uid-0001" in world.memory.marks.host_pods
+    assert "uid-0001" not in world.memory.traffic.pods
+
+
 def test_retired_pods_and_namespaces_are_bounded() -> None:
     """The latest 256 gone pods; namespaces beyond a thousand share one line, and no byte is lost."""
     world = World()

@@ -30,9 +30,12 @@ STOP_SECONDS = 15.0
 POLL_SECONDS = 0.05
 PERIODS = {"observe.marks.PERIOD_SECONDS": 60.0, "act.saver.LAZY_SECONDS": 0.1}
 """Constants of the daemon under test: what was counted is on disk at once."""
-COMPARE = {**PERIODS, "observe.marks.PERIOD_SECONDS": 0.5, "observe.network.PERIOD_SECONDS": 0.4,
-           "observe.marks.GAP_SECONDS": 0.2, "observe.network.GAP_SECONDS": 0.2, "observe.network.GAP_RATIO": 1.0}
-"""And a minute's compare twice a second."""
+COMPARE = {
+    **PERIODS, "observe.marks.PERIOD_SECONDS": 0.15, "observe.marks.GAP_SECONDS": 0.1,
+    "observe.network.PERIOD_SECONDS": 0.15, "observe.network.GAP_SECONDS": 0.1,
+    "observe.network.GAP_RATIO": 1.0, "observe.network.SETTLE_SECONDS": 0.02, "cycle.GAP_SECONDS": 0.05,
+}  # fmt: skip
+"""And a minute's compare several times a second."""
 
 Pod = dict[str, Any]
 
@@ -162,7 +165,7 @@ class NetAgent:
             time.sleep(POLL_SECONDS)
 
     def look(self) -> None:
-        """Wait for counters younger than this call: of two readings that end later, the second began later."""
+        """Wait for counters younger than this call: the second reading that ends later also began later."""
         for _ in range(2):
             asked_seconds = time.monotonic()
             self.wait(lambda since=asked_seconds: self._is_read_since(since), "links and marks are read")

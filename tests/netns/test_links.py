@@ -7,6 +7,8 @@ import errno
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -174,6 +176,24 @@ def test_the_host_is_known_by_its_namespace(world: World, tmp_path: Path) -> Non
     assert seen(os.readlink("/proc/self/ns/net"))  # noqa: PTH115 - the text, not a path
     assert [seen("net:[1]"), seen(None)] == [False, False]
     assert not links(world).host_namespace
+
+
+WITHOUT_TRACING = """
+import sys
+from nodeagent.drivers.links import LinkReader
+
+print(LinkReader().in_host_namespace())
+"""
+
+
+@pytest.mark.parametrize(("inside", "answer"), [(False, "True"), (True, "False")])
+def test_the_host_is_known_without_the_right_to_trace_it(world: World, inside: bool, answer: str) -> None:
+    """Under the unit's capabilities pid 1's namespace link is refused, and the answer is still right."""
+    command = ["setpriv", "--bounding-set=-all,+syslog,+net_admin", sys.executable, "-c", WITHOUT_TRACING]
+    argv = world.argv("node", *command) if inside else command
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+
+    assert done.stdout.strip() == answer
 
 
 # --------------------------------------------------------------------------- events

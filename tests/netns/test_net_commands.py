@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from nodeagent.net_probe import UNUSED, probe
+from nodeagent.traffic import KernelFeatures
 from tests.netns.world import INSIDE, INTERNET, POD_A, World
 
 UID = "11111111-1111-1111-1111-111111111111"
 DATAGRAMS, DATAGRAM_BYTES = 10, 1000
 IP_BYTES = DATAGRAMS * (DATAGRAM_BYTES + 28)
 START_SECONDS = 20.0
+TABLES = "cat /proc/net/ip_tables_names /proc/net/ip6_tables_names; nft list ruleset; ipset save"
 
 
 def pod(name: str, uid: str, *addresses: str, phase: str = "Running", host: bool = False) -> dict[str, Any]:
@@ -200,3 +203,37 @@ def test_a_dry_run_shows_and_does_not_write(world: World, tmp_path: Path) -> Non
     assert "class 4e:10" in told[1] and f"team/a/{UID}" in told[1]
     assert "dry run, nothing is written: 0 of 1 pod marked" in node.cli("status")[1]
     assert world.dump() == before
+
+
+async def probed(backend: str) -> KernelFeatures:
+    """What works here, by one of the two iptables."""
+    return await probe(f"/usr/sbin/iptables-{backend}")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("backend", ["nft", "legacy"])
+def test_the_kernel_is_tried_out_elsewhere(world: World, backend: str) -> None:
+    """Every needed feature works, the backend has a reason, and no table here was touched."""
+    before = world.command("node", "sh", "-c", TABLES)
+
+    found = {one.name: one for one in world.inside("node", probed, backend).features}
+
+    assert [name for name, one in found.items() if one.needed and not one.works] == []
+    assert found["backend"].detail == f"{backend}: iptables_path is /usr/sbin/iptables-{backend}"
+    assert found["match cgroup v2 path"].works is (True if backend == "nft" else None)
+    assert {name for name, one in found.items() if "not used yet" in one.detail} == set(UNUSED)
+    assert world.command("node", "sh", "-c", TABLES) == before
+
+
+@pytest.mark.root
+def test_a_feature_that_cannot_be_tried_is_said_to_be_so(world: World) -> None:
+    """Without the right to make a namespace nothing is tried, least of all here."""
+    programs = ["/usr/sbin/iptables-nft", "/usr/sbin/ip6tables-nft"]
+    argv = [sys.executable, "-P", "-m", "nodeagent.net_probe", *programs]
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *argv],
+        capture_output=True, text=True, timeout=30, check=False, env=world.environment,
+    )
+
+    assert done.returncode == 77 and "run it as root" in done.stderr
+    assert done.stdout == ""

@@ -15,6 +15,7 @@ from tests.agent import ROOT
 from tests.netns.world import INTERNET, World
 
 PORT = 7000
+COLUMNS = ("internet_out", "internet_in", "cluster_out", "cluster_in")
 CHUNK_BYTES = 1 << 16
 
 _COUNTERS = """
@@ -33,6 +34,7 @@ table inet seen {{
     chain in {{
         type filter hook prerouting priority -500; policy accept;
         iif "lo" return
+        fib saddr type local return
         ip saddr {four} counter name internet_in return
         ip6 saddr {six} counter name internet_in return
         counter name cluster_in

@@ -47,6 +47,18 @@ with socket.socket(socket.AF_UNIX) as client:
     client.sendall(b"GET /v1/status HTTP/1.1\\r\\nHost: node\\r\\n\\r\\n")
     print(client.recv(4096).decode())
 """
+UPLINK = """
+ip link add up0 type veth peer name far0
+ip address add 10.9.0.2/24 dev up0
+ip link set up0 up
+ip link set far0 up
+ip route add default via 10.9.0.1
+"""
+POD_ADDRESS = "10.244.7.7"
+PODS = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [{
+    "metadata": {"namespace": "team", "name": "a", "uid": "5b0c0d4e-0000-4000-8000-000000000001"},
+    "spec": {}, "status": {"phase": "Running", "podIPs": [{"ip": POD_ADDRESS}]},
+}]})  # fmt: skip
 FETCH = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())"
 
 
@@ -144,15 +156,19 @@ def test_metrics_page_answers_on_loopback(machine: Machine) -> None:
     assert "nodeagent_build_info" in page
 
 
-def test_processes_hold_one_capability_and_no_more(machine: Machine) -> None:
-    """Daemon and workers keep CAP_SYSLOG only, cannot gain others, and run under the system call filter."""
+CAPABILITIES = 1 << 34 | 1 << 12 | 1 << 13
+"""CAP_SYSLOG, CAP_NET_ADMIN, CAP_NET_RAW."""
+
+
+def test_processes_hold_these_capabilities_and_no_more(machine: Machine) -> None:
+    """Daemon and workers keep what the unit names, gain nothing, and run under the system call filter."""
     pids = _pids(machine)
     assert len(pids) >= 2
     for pid in pids:
         lines = machine.run("cat", f"/proc/{pid}/status").stdout.splitlines()
         fields = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
-        assert int(fields["CapBnd"], 16) == 1 << 34
+        assert int(fields["CapBnd"], 16) == CAPABILITIES
         assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
 
 
@@ -221,6 +237,22 @@ def test_hung_loop_is_restarted_by_the_watchdog(machine: Machine) -> None:
     log = _log(machine)
     assert "Watchdog timeout" in log
     assert "Fatal Python error: Aborted" in log, "the stack of the hung loop is missing"
+
+
+def test_pods_are_marked_inside_the_sandbox(machine: Machine) -> None:
+    """A pod list appears while the unit runs: rules and sets are there, and nothing was refused."""
+    machine.run("sh", "-ec", UPLINK)
+    machine.write("/etc/nodeagent/pods.json", PODS)
+    wait_until(
+        lambda: POD_ADDRESS in machine.run("ipset", "save", check=False).stdout
+        and "NODEAGENT-EGRESS" in machine.run("iptables-nft", "-t", "mangle", "-S").stdout,
+        30, "the pod's entry and the rules",
+    )
+    rows = {row["id"]: row for row in _status(machine)["rows"]}
+
+    assert rows["network.drift"]["state"] == "ok", rows["network.drift"]
+    assert "denied" not in _log(machine)
+    machine.run("rm", "/etc/nodeagent/pods.json")
 
 
 def test_stop_leaves_no_process_and_no_socket(machine: Machine) -> None:

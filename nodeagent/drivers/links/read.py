@@ -105,6 +105,17 @@ class LinkReader:
         try:
             host = Path(self._proc_root, "1/ns/net").readlink()
             return host == Path("/proc/self/ns/net").readlink()
+        except PermissionError:
+            return self._shows_the_same_devices()
+        except OSError:
+            return False
+
+    def _shows_the_same_devices(self) -> bool:
+        """The link of pid 1 may only be read by who may trace it; what stands in its place needs no right:
+        each namespace has files of its own below net/, told apart by their inode numbers."""
+        try:
+            host = Path(self._proc_root, "1/net/dev").stat()
+            return host.st_ino == Path("/proc/self/net/dev").stat().st_ino
         except OSError:
             return False
 
