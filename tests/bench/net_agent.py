@@ -27,12 +27,12 @@ from tests.netns.test_e2e_lifecycle import writes_of_a_run
 from tests.netns.world import World
 
 PODS = 250
-SYNCS = 5
+SYNCS = 3
 COMPARES = 10
 ADDED = 10
 ADDED_SECONDS = 1.5
 """From one pod to the next: the entry is written, and all is read back, well within it."""
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 6.0
 LATENCY_PODS = 50
 QUIET_SECONDS = 3.0
 """After a plan the kernel is read back; then nothing is due for a minute."""
@@ -97,7 +97,7 @@ class Bench:
     def start(self) -> None:
         """Start the daemon and wait until it answers and has nothing to do."""
         self.agent.start()
-        self.agent.wait(lambda: (self.agent.folder / "s.sock").exists(), "the daemon answers")
+        self.agent.wait((self.agent.folder / "s.sock").exists, "the daemon answers")
         time.sleep(QUIET_SECONDS)
 
     def tell(self, pods: list[Pod], new: list[Pod]) -> float:

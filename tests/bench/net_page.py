@@ -16,7 +16,8 @@ def table(packets: dict[str, Packets]) -> str:
         f"| ns/packet | {' | '.join(f'{count:,} pods' for count in PODS)} |", f"|---|{'---|' * len(PODS)}",
     ]
     for backend, found in packets.items():
-        lines.append(f"| {backend}, no marks | {' | '.join([f'{found.nanoseconds(NONE):,.0f}'] * len(PODS))} |")
+        none = f"{found.nanoseconds(NONE):,.0f}"
+        lines.append(f"| {backend}, no marks | {' | '.join([none] * len(PODS))} |")
         for kind, label in LABELS.items():
             cells = (f"{found.nanoseconds(Variant(kind, count)):,.0f}" for count in PODS)
             lines.append(f"| {backend}, {label} | {' | '.join(cells)} |")

@@ -101,9 +101,6 @@ def packets_section(old: str) -> str:
     return PACKETS + PACKETS_TEXT.format(table=net_page.table(found), rounds=net_packets.ROUNDS)
 
 
-PAGE_TEXT.format(machine=machine(), table="\n".join(lines), minutes=taken_seconds / 60)
-
-
 PAGE_TEXT = """# Benchmarks
 
 Written by `tests/bench/run.py --write`; `make bench` measures anew and fails when a bound is broken.
