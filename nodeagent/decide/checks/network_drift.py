@@ -33,7 +33,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         again = "again and again, repaired once a minute" if cause == "contested" else "by others"
         more = f" and {len(parts) - SHOWN_PARTS} more" if len(parts) > SHOWN_PARTS else ""
         sentence = f"changed {again}: {', '.join(parts[:SHOWN_PARTS])}{more}"
-        yield bad(target, reading, sentence, cause=cause, **shown)
+        yield bad(target, reading, sentence, cause=cause, immediate=True, **shown)
 
 
 CHECKS = (
