@@ -30,8 +30,8 @@ from nodeagent.traffic import (
 
 SIGNAL = "net.marks"
 PERIOD_SECONDS = 60.0
-GAP_SECONDS = 1.0
-"""Least time between two reads."""
+GAP_SECONDS = 0.5
+"""Least time between two reads. A pod that comes right after another one waits for it."""
 SETTLE_SECONDS = 0.2
 """Changes by others that come within this time are one."""
 EVENT_GAP_SECONDS = 5.0

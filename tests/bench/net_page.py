@@ -37,10 +37,11 @@ def plot(packets: dict[str, Packets], path: Path) -> None:
         for kind, label in LABELS.items():
             values = [found.nanoseconds(Variant(kind, count)) for count in PODS]
             axis.plot(PODS, values, marker="o", color=COLORS[kind], label=label)
-        axis.set(title=backend, xscale="log", xlabel="pods on the node", xticks=PODS, ylim=(0, None))
+        axis.set(title=backend, xscale="log", xlabel="pods on the node")
         axis.set_xticks(PODS, [f"{count:,}" for count in PODS])
         axis.minorticks_off()
         axis.legend()
+    axes[0][0].set_ylim(bottom=0)  # shared, so only once the highest line is drawn
     axes[0][0].set_ylabel("ns per forwarded 64-byte packet")
     figure.tight_layout()
     figure.savefig(path, dpi=100, metadata={"Software": None})

@@ -108,7 +108,9 @@ def test_a_flush_is_heard_at_once_on_nft(make_world: MakeWorld) -> None:
 
     flush_mangle(world, "nft")
 
-    agent.wait(lambda: state(agent) == wanted, "all of ours is as it was", 8)
+    agent.wait(lambda: agent.logged("finding_raised"), "the drift is told", 8)
+    agent.wait(lambda: state(agent) == wanted, "all of ours is as it was", 2)
+    assert [entry["nodeagent_check"] for entry in agent.logged("finding_raised")] == ["network.drift"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
