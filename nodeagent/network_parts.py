@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nodeagent import net_probe
-from nodeagent.act.network import KernelMarks
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.drivers.clock import Clock
-from nodeagent.drivers.ipset import IpSets
 from nodeagent.drivers.iptables import choose_backend, open_rules
 from nodeagent.drivers.links import LinkReader
 from nodeagent.errors import DriverError, ErrorKind
@@ -27,6 +26,9 @@ from nodeagent.observe.network import LinkSampler
 from nodeagent.observe.pods import PodSampler
 from nodeagent.settings import Settings
 from nodeagent.signals import Unread
+
+if TYPE_CHECKING:
+    from nodeagent.act.network import KernelMarks
 
 WAIT_FOR_PODS_SECONDS = 5.0
 """How often a node without a source of pods is looked at for one."""
@@ -158,6 +160,7 @@ class NetworkParts:
 
     async def probe(self) -> None:
         """Try out what kernel and iptables can do, and put it on the board."""
+        net_probe = importlib.import_module("nodeagent.net_probe")
         self._board.put("net.kernel", NODE, await net_probe.probe(self._settings.network.iptables_path))
 
     async def _run_probe(self) -> None:
@@ -168,8 +171,8 @@ class NetworkParts:
 
     async def _open(self) -> None:
         rules = open_rules(await choose_backend(self._settings.network.iptables_path))
-        sets = IpSets()
-        self._kernel = KernelMarks(rules, sets)
+        sets = importlib.import_module("nodeagent.drivers.ipset").IpSets()
+        self._kernel = importlib.import_module("nodeagent.act.network").KernelMarks(rules, sets)
         self.marks.reader = MarkReader(rules, sets, self._clock, self._settings.network.mark_mask)
 
     def _on_pods(self) -> None:

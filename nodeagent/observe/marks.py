@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from nodeagent.drivers.clock import Clock
-from nodeagent.drivers.ipset import IpSets, SetEntry, SetReading, SetSpec
 from nodeagent.drivers.iptables import LINE_CHAINS, ChainReading, RuleEvents, RuleWriter
 from nodeagent.errors import DriverError
 from nodeagent.model import NODE
@@ -27,6 +27,9 @@ from nodeagent.traffic import (
     MarkState,
     PodEntry,
 )
+
+if TYPE_CHECKING:
+    from nodeagent.drivers.ipset import IpSets, SetEntry, SetReading, SetSpec
 
 SIGNAL = "net.marks"
 PERIOD_SECONDS = 60.0
