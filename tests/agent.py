@@ -25,8 +25,8 @@ from tests.fakenvml.control import FakeNvml
 from tests.kernel_log import KernelLog
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 20.0
-STOP_SECONDS = 15.0
+START_SECONDS = 60.0
+STOP_SECONDS = 40.0
 POLL_SECONDS = 0.02
 NODE_NAME = "gpu-node-1"
 DRIVER = "580.95.05"
@@ -249,7 +249,7 @@ class Agent:
         return done.returncode, done.stdout.decode()
 
     def wait_until(
-        self, holds: Callable[[Status], object], what: str, deadline_seconds: float = 10
+        self, holds: Callable[[Status], object], what: str, deadline_seconds: float = 30
     ) -> Status:
         """The first status for which `holds` is true; AssertionError with the last one otherwise."""
         end_seconds = time.monotonic() + deadline_seconds

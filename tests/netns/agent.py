@@ -152,11 +152,11 @@ class NetAgent:
                 return False
         return True
 
-    def settle(self, *pods: Pod, deadline_seconds: float = 15) -> None:
+    def settle(self, *pods: Pod, deadline_seconds: float = 60) -> None:
         """Wait until the kernel holds what these pods need."""
         self.wait(lambda: self.is_settled(*pods), "the kernel holds what is wanted", deadline_seconds)
 
-    def wait(self, holds: Callable[[], object], what: str, deadline_seconds: float = 10) -> None:
+    def wait(self, holds: Callable[[], object], what: str, deadline_seconds: float = 40) -> None:
         """Return once `holds` is true; AssertionError with the daemon's log otherwise."""
         end_seconds = time.monotonic() + deadline_seconds
         while not holds():
