@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from nodeagent.errors import ErrorKind
-from nodeagent.model import NodeClass, Now
+from nodeagent.model import NODE, NodeClass, Now
 
 
 class Unread(Struct, frozen=True, kw_only=True):
@@ -284,3 +284,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """0 <= entropy < 1, fresh in each cycle: the only source of jitter."""
     inbox_dropped: int = 0
     """Events the bounded inbox has dropped since the daemon started."""
+
+    def value(self, signal: str, target: str = NODE) -> Any:
+        """Value of one signal, `Unread`, or None when nothing was ever put on the board."""
+        reading = self.readings.get(SignalKey(signal, target))
+        return None if reading is None else reading.value

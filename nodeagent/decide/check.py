@@ -93,8 +93,7 @@ class CheckInput(Struct, frozen=True, kw_only=True):
 
     def value(self, signal: str, target: str) -> Any | Unread | None:
         """Value of one signal, `Unread`, or None when nothing was ever put on the board."""
-        reading = self.snapshot.readings.get(SignalKey(signal, target))
-        return None if reading is None else reading.value
+        return self.snapshot.value(signal, target)
 
 
 def bad(target: str, reading: Reading, sentence: str, **more: Any) -> Finding:

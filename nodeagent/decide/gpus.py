@@ -71,7 +71,7 @@ def remember(memory: Memory, snapshot: Snapshot) -> Memory:
     """Take in identities and counters, and note the resets they show."""
     now = snapshot.now
     memory, reloaded = _driver_loads(memory, snapshot)
-    devices = _value(snapshot, "gpu.devices", NODE)
+    devices = snapshot.value("gpu.devices")
     identities = {d.pci_address: d for d in devices} if isinstance(devices, tuple) else {}
     enumerated = frozenset(identity.uuid for identity in identities.values())
     gpus = dict(memory.gpus)
@@ -98,7 +98,7 @@ def _baseline(memory: Memory, snapshot: Snapshot, enumerated: int) -> GpuBaselin
         if not enumerated:
             return known
         known = GpuBaseline(boot_id=boot_id, count=enumerated)
-    bus = _value(snapshot, "gpu.pci", NODE)
+    bus = snapshot.value("gpu.pci")
     on_bus = len(bus.addresses) if isinstance(bus, PciGpus) else 0
     return GpuBaseline(boot_id=boot_id, count=max(known.count, on_bus))
 
@@ -159,10 +159,10 @@ def _driver_loads(memory: Memory, snapshot: Snapshot) -> tuple[Memory, str]:
 
 def _loaded_driver(snapshot: Snapshot) -> tuple[str, bool]:
     """Version of the loaded kernel driver, and whether it is known not to be loaded."""
-    kernel = _value(snapshot, "gpu.kernel_driver", NODE)
+    kernel = snapshot.value("gpu.kernel_driver")
     if isinstance(kernel, KernelDriver):
         return kernel.version, False
-    by_nvml = _value(snapshot, "gpu.driver", NODE)
+    by_nvml = snapshot.value("gpu.driver")
     if isinstance(by_nvml, GpuDriver):
         return by_nvml.driver_version, False
     return "", _is_absent(kernel)
@@ -185,14 +185,14 @@ def _identified(
 
 def _reset_evidence(gpu: GpuMemory, snapshot: Snapshot, pci: str) -> tuple[str, str]:
     """The signal that shows a reset and what it shows; empty without one."""
-    action = _value(snapshot, "gpu.recovery_action", pci)
+    action = snapshot.value("gpu.recovery_action", pci)
     asked = gpu.recovery_action
     if isinstance(action, RecoveryAction) and asked in RESET_ACTIONS and action.value == 0:
         return "gpu.recovery_action", f"the driver's recovery action returned from {asked} to 0"
-    remap = _value(snapshot, "gpu.row_remap", pci)
+    remap = snapshot.value("gpu.row_remap", pci)
     if isinstance(remap, RowRemap) and gpu.remap_pending and not remap.pending:
         return "gpu.row_remap", "the pending row remap was carried out"
-    ecc = _value(snapshot, "gpu.ecc", pci)
+    ecc = snapshot.value("gpu.ecc", pci)
     if isinstance(ecc, EccCounters):
         for name, before, after in (
             ("uncorrected", gpu.volatile_uncorrected, ecc.volatile_uncorrected),
@@ -205,19 +205,14 @@ def _reset_evidence(gpu: GpuMemory, snapshot: Snapshot, pci: str) -> tuple[str, 
 
 def _with_counters(gpu: GpuMemory, snapshot: Snapshot, pci: str) -> GpuMemory:
     changes: dict[str, Any] = {}
-    action = _value(snapshot, "gpu.recovery_action", pci)
+    action = snapshot.value("gpu.recovery_action", pci)
     if isinstance(action, RecoveryAction) and (action.value == 0 or gpu.recovery_action not in RESET_ACTIONS):
         changes["recovery_action"] = action.value  # of those that need a reset the first waits for its end
-    remap = _value(snapshot, "gpu.row_remap", pci)
+    remap = snapshot.value("gpu.row_remap", pci)
     if isinstance(remap, RowRemap):
         changes["remap_pending"] = remap.pending
-    ecc = _value(snapshot, "gpu.ecc", pci)
+    ecc = snapshot.value("gpu.ecc", pci)
     if isinstance(ecc, EccCounters):
         changes["volatile_uncorrected"] = ecc.volatile_uncorrected
         changes["volatile_corrected"] = ecc.volatile_corrected
     return msgspec.structs.replace(gpu, **changes) if changes else gpu
-
-
-def _value(snapshot: Snapshot, signal: str, target: str) -> Any:
-    reading = snapshot.readings.get(SignalKey(signal, target))
-    return None if reading is None else reading.value

@@ -18,7 +18,6 @@ from nodeagent.settings import Settings
 from nodeagent.signals import (
     GpuCommand,
     GpuProcesses,
-    SignalKey,
     Snapshot,
     Unread,
     WorkerStatus,
@@ -135,10 +134,9 @@ def _begun(memory: Memory, snapshot: Snapshot, release: Release) -> Memory:
     """Memory with the release. No GPU can be reset while the agent has NVML open, so that any reset seen
     later came after this moment."""
     memory = msgspec.structs.replace(memory, release=release)
-    worker = snapshot.readings.get(SignalKey("worker.nvml", NODE))
-    if worker is None or not isinstance(worker.value, WorkerStatus):
-        return memory
-    return gpus.not_reset_until_now(memory, snapshot.now) if worker.value.state in _OPEN else memory
+    worker = snapshot.value("worker.nvml")
+    is_open = isinstance(worker, WorkerStatus) and worker.state in _OPEN
+    return gpus.not_reset_until_now(memory, snapshot.now) if is_open else memory
 
 
 def _newest_fault_seconds(memory: Memory, families: dict[str, str], now: Now) -> float | None:
@@ -201,12 +199,12 @@ def _idle(snapshot: Snapshot) -> bool:
 
 def plan(memory: Memory, snapshot: Snapshot) -> tuple[Plan, ...]:
     """One op while the NVML worker is not in the wanted state; none when it is."""
-    reading = snapshot.readings.get(SignalKey("worker.nvml", NODE))
-    if reading is None or not isinstance(reading.value, WorkerStatus):
+    worker = snapshot.value("worker.nvml")
+    if not isinstance(worker, WorkerStatus):
         return ()
-    is_released = reading.value.state == "released"
+    is_released = worker.state == "released"
     is_wanted = memory.release is not None
-    if is_released == is_wanted or reading.value.state == "absent":
+    if is_released == is_wanted or worker.state == "absent":
         return ()
     kind = "nvml.release" if is_wanted else "nvml.resume"
     op = Op(kind=kind, target="nvml", deadline_seconds=OP_DEADLINE_SECONDS)

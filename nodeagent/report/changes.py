@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodeagent.model import NODE, Notice
-from nodeagent.signals import SignalKey, Snapshot, StateFileStatus, WorkerStatus
+from nodeagent.model import Notice
+from nodeagent.signals import Snapshot, StateFileStatus, WorkerStatus
 
 WORKERS = ("worker.nvml", "worker.host")
 
@@ -22,13 +22,13 @@ def notices(before: Snapshot | None, after: Snapshot) -> list[Notice]:
 
 
 def _status(snapshot: Snapshot | None, signal: str) -> WorkerStatus | None:
-    reading = snapshot.readings.get(SignalKey(signal, NODE)) if snapshot is not None else None
-    return reading.value if reading is not None and isinstance(reading.value, WorkerStatus) else None
+    value = snapshot.value(signal) if snapshot is not None else None
+    return value if isinstance(value, WorkerStatus) else None
 
 
 def _state(snapshot: Snapshot | None) -> StateFileStatus | None:
-    reading = snapshot.readings.get(SignalKey("state_file", NODE)) if snapshot is not None else None
-    return reading.value if reading is not None and isinstance(reading.value, StateFileStatus) else None
+    value = snapshot.value("state_file") if snapshot is not None else None
+    return value if isinstance(value, StateFileStatus) else None
 
 
 def _worker(

@@ -79,8 +79,7 @@ def target_label(target: str, memory: Memory) -> str:
 
 def read(given: ReportInput, signal: str) -> Any:
     """Value of a node-wide signal, `Unread`, or None when it was never put on the board."""
-    reading = given.snapshot.readings.get(SignalKey(signal, NODE))
-    return None if reading is None else reading.value
+    return given.snapshot.value(signal)
 
 
 def gpu_wanted(given: ReportInput) -> bool | None:
