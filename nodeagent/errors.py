@@ -8,6 +8,9 @@ it into an `Unread` value, act into an `Outcome`. `ConfigError` ends the process
 from __future__ import annotations
 
 import enum
+import errno
+from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class ErrorKind(enum.StrEnum):
@@ -25,6 +28,20 @@ class ErrorKind(enum.StrEnum):
     """It was there and is gone: a GPU off the bus, a peer that closed, a worker that died."""
     TIMEOUT = "timeout"
     """No answer before the deadline."""
+
+
+_EVERYWHERE = {
+    errno.ENOENT: ErrorKind.ABSENT,
+    errno.EACCES: ErrorKind.DENIED,
+    errno.EPERM: ErrorKind.DENIED,
+}
+_NOTHING: Mapping[int, ErrorKind] = MappingProxyType({})
+
+
+def kind_of(error: OSError, here: Mapping[int, ErrorKind] = _NOTHING) -> ErrorKind:
+    """The kind of a failed system call; `here` says what further numbers mean in one outside world."""
+    number = error.errno or 0
+    return here.get(number) or _EVERYWHERE.get(number, ErrorKind.INVALID)
 
 
 class DriverError(Exception):

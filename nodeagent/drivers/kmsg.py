@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.errors import DriverError, ErrorKind, kind_of
 
 KMSG = "/dev/kmsg"
 RECORD_BYTES = 8192
@@ -27,10 +27,7 @@ MAX_RECORD_BYTES = 65536
 _PREFIX = re.compile(rb"(\d{1,10}),(\d{1,19}),(\d{1,19})(?:,[^;\n]*)?;")
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 _KINDS = {
-    errno.ENOENT: ErrorKind.ABSENT,
     errno.ENXIO: ErrorKind.ABSENT,
-    errno.EPERM: ErrorKind.DENIED,
-    errno.EACCES: ErrorKind.DENIED,
     errno.EBUSY: ErrorKind.BUSY,
     errno.EAGAIN: ErrorKind.BUSY,
     errno.ECONNREFUSED: ErrorKind.LOST,
@@ -111,7 +108,7 @@ def open_kmsg(path: str = KMSG) -> DescriptorSource:
         if stat.S_ISCHR(mode):
             return DescriptorSource(_rewound(path))
     except OSError as error:
-        kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+        kind = kind_of(error, _KINDS)
         raise DriverError(kind, path, "open kernel log", error.strerror or str(error)) from error
     detail = "neither a character device nor a socket or pipe, so it has no records"
     raise DriverError(ErrorKind.INVALID, path, "open kernel log", detail)

@@ -8,14 +8,13 @@ configuration names, never after a redirect and never through a proxy.
 from __future__ import annotations
 
 import asyncio
-import errno
 import importlib
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import pod_parse
-from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.errors import DriverError, ErrorKind, kind_of
 from nodeagent.traffic import PodList
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ OK = 200
 MAX_REFUSAL_BYTES = 64 << 10
 """What is read of an answer that is no list."""
 MAX_TOKEN_BYTES = 64 << 10
-_KINDS = {errno.ENOENT: ErrorKind.ABSENT, errno.EACCES: ErrorKind.DENIED, errno.EPERM: ErrorKind.DENIED}
 _UNTRUSTED_DETAIL = "set kubelet_ca_file to the CA that signed it, or kubelet_insecure = true"
 
 
@@ -70,7 +68,7 @@ class KubeletPods:
         except ssl.SSLError as error:
             raise self._error(ErrorKind.INVALID, f"{self._ca_file} holds no certificate") from error
         except OSError as error:
-            kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+            kind = kind_of(error)
             raise self._error(kind, f"{self._ca_file}: {error.strerror or error}") from error
         if self._insecure:
             context.check_hostname = False
@@ -82,7 +80,7 @@ class KubeletPods:
             with Path(self._token_file).open("rb") as file:
                 token = file.read(MAX_TOKEN_BYTES).strip()
         except OSError as error:
-            kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+            kind = kind_of(error)
             raise self._error(kind, f"token {self._token_file}: {error.strerror or error}") from error
         if not token or any(not 0x21 <= character <= 0x7E for character in token):
             raise self._error(ErrorKind.INVALID, f"token {self._token_file}: it holds no token")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent import pod_parse
-from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.errors import DriverError, ErrorKind, kind_of
 from nodeagent.traffic import PodList
 
 MAX_LINKS = 40
@@ -25,10 +25,7 @@ SETTLE_SECONDS = 0.05
 """A burst of events is one change."""
 
 _KINDS = {
-    errno.ENOENT: ErrorKind.ABSENT,
     errno.ENOTDIR: ErrorKind.ABSENT,
-    errno.EACCES: ErrorKind.DENIED,
-    errno.EPERM: ErrorKind.DENIED,
 }
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x8, 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF, _ATTRIBUTES = 0x100, 0x200, 0x400, 0x800, 0x4
@@ -62,7 +59,7 @@ class PodFile:
                     raise DriverError(ErrorKind.INVALID, self._path, "read pods", "it is no regular file")
                 return file.read(pod_parse.MAX_BYTES + 1)
         except OSError as error:
-            kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+            kind = kind_of(error, _KINDS)
             raise DriverError(kind, self._path, "read pods", error.strerror or str(error)) from error
 
 

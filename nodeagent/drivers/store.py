@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.errors import DriverError, ErrorKind, kind_of
 from nodeagent.memory import MEMORY_SCHEMA, Memory
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -22,9 +22,6 @@ SET_ASIDE_KEPT = 3
 """Set-aside files kept, so that a crash loop cannot fill the disk."""
 
 _KINDS = {
-    errno.ENOENT: ErrorKind.ABSENT,
-    errno.EACCES: ErrorKind.DENIED,
-    errno.EPERM: ErrorKind.DENIED,
     errno.EROFS: ErrorKind.DENIED,
     errno.ENOSPC: ErrorKind.BUSY,
     errno.EDQUOT: ErrorKind.BUSY,
@@ -136,5 +133,5 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _driver_error(path: Path, op: str, error: OSError) -> DriverError:
-    kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+    kind = kind_of(error, _KINDS)
     return DriverError(kind, str(path), op, f"{error.strerror or error}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import h11
 
-from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.errors import DriverError, ErrorKind, kind_of
 from nodeagent.model import NODE
 from nodeagent.signals import ClockSync, KernelDriver, KubeletHealth, PciGpus
 from nodeagent.wire import HostArguments
@@ -32,10 +32,7 @@ _TIME_ERROR = 5
 _STA_UNSYNC = 0x0040
 
 _KINDS = {
-    errno.ENOENT: ErrorKind.ABSENT,
     errno.ENOTDIR: ErrorKind.ABSENT,
-    errno.EACCES: ErrorKind.DENIED,
-    errno.EPERM: ErrorKind.DENIED,
     errno.EBUSY: ErrorKind.BUSY,
     errno.ESTALE: ErrorKind.LOST,
     errno.EIO: ErrorKind.LOST,
@@ -49,7 +46,7 @@ _KINDS = {
 
 def driver_error(error: OSError, target: str, op: str) -> DriverError:
     """The DriverError of a failed system call."""
-    kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
+    kind = kind_of(error, _KINDS)
     return DriverError(kind, target, op, error.strerror or str(error))
 
 
