@@ -161,27 +161,34 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
 def gpu_wanted(
     settings: Settings, readings: Mapping[SignalKey, Reading], *, remembered: bool = False
 ) -> bool:
-    """True when GPU checks apply: by order, or because bus or driver show an NVIDIA GPU.
+    """True when GPU checks apply here.
 
     While the bus cannot be read it stays as it was: an NVML worker that is wanted goes on, and GPUs
     that Memory knows (`remembered`) are judged.
     """
+    shown = gpus_shown(settings, readings)
+    if shown is not None:
+        return shown
+    worker = readings.get(SignalKey("worker.nvml", NODE))
+    at_work = worker is not None and isinstance(worker.value, WorkerStatus) and worker.value.state != "absent"
+    return remembered or at_work
+
+
+def gpus_shown(settings: Settings, readings: Mapping[SignalKey, Reading]) -> bool | None:
+    """Whether order, expectation, bus or driver say that there are NVIDIA GPUs; None: nobody could tell."""
     if settings.gpu.enabled != "auto":
         return settings.gpu.enabled == "true"
     if settings.gpu.expected_count > 0:
         return True
-    bus = readings.get(SignalKey("gpu.pci", NODE))
-    if bus is not None and isinstance(bus.value, PciGpus) and bus.value.addresses:
-        return True
     driver = readings.get(SignalKey("gpu.kernel_driver", NODE))
     if driver is not None and isinstance(driver.value, KernelDriver):
         return True
-    no_bus = bus is not None and isinstance(bus.value, Unread) and bus.value.kind is ErrorKind.ABSENT
-    if no_bus or (bus is not None and isinstance(bus.value, PciGpus)):
-        return False
-    worker = readings.get(SignalKey("worker.nvml", NODE))
-    at_work = worker is not None and isinstance(worker.value, WorkerStatus) and worker.value.state != "absent"
-    return remembered or at_work
+    bus = readings.get(SignalKey("gpu.pci", NODE))
+    if bus is None:
+        return None
+    if isinstance(bus.value, PciGpus):
+        return bool(bus.value.addresses)
+    return False if isinstance(bus.value, Unread) and bus.value.kind is ErrorKind.ABSENT else None
 
 
 def _parents_first(checks: Mapping[str, Check]) -> list[Check]:

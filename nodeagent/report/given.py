@@ -11,10 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from nodeagent.decide import decide
 from nodeagent.memory import GpuMemory, Memory
 from nodeagent.model import NODE, CheckRow, Decision, Now
 from nodeagent.settings import Settings
-from nodeagent.signals import KernelDriver, PciGpus, SignalKey, Snapshot, WorkerStatus
+from nodeagent.signals import SignalKey, Snapshot, WorkerStatus
 
 WORKERS = ("nvml", "host")
 _LAST_SECOND_OF_9999 = 253402300799.0
@@ -84,12 +85,7 @@ def read(given: ReportInput, signal: str) -> Any:
 
 def gpu_wanted(given: ReportInput) -> bool | None:
     """False where GPU checks do not apply: no NVIDIA device, or switched off. None: not known yet."""
-    if given.settings.gpu.enabled != "auto":
-        return given.settings.gpu.enabled == "true"
-    bus = read(given, "gpu.pci")
-    if isinstance(read(given, "gpu.kernel_driver"), KernelDriver):
-        return True
-    return bool(bus.addresses) if isinstance(bus, PciGpus) else None
+    return decide.gpus_shown(given.settings, given.snapshot.readings)
 
 
 def worker_states(given: ReportInput) -> dict[str, tuple[WorkerStatus, float]]:

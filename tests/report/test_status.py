@@ -137,6 +137,9 @@ WANTED = {
     "switched off": (Settings(gpu=GpuSettings(enabled="false")), PciGpus(addresses=build.GPUS), False),
     "on the bus": (Settings(), PciGpus(addresses=build.GPUS), True),
     "none on the bus": (Settings(), PciGpus(addresses=()), False),
+    "expected, and none on the bus": (
+        Settings(gpu=GpuSettings(expected_count=8)), PciGpus(addresses=()), True,
+    ),
     "bus not read": (Settings(), Unread(kind=ErrorKind.DENIED, reason="sysfs"), None),
     "nothing read": (Settings(), None, None),
 }
