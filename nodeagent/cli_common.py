@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import argparse
 
     from nodeagent.errors import ConfigError
+    from nodeagent.settings import Settings
+
+_T = TypeVar("_T")
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 USAGE, UNREACHABLE, DENIED, BAD_CONFIG = 64, 69, 77, 78
@@ -110,6 +114,18 @@ def bad_config(error: ConfigError) -> CliError:
     if len(error.problems) == 1:
         return CliError(BAD_CONFIG, error.problems[0])
     return CliError(BAD_CONFIG, f"the configuration has {len(error.problems)} problems:", *error.problems)
+
+
+def with_settings(args: argparse.Namespace, look: Callable[[Settings], _T]) -> _T:
+    """What `look` finds under the configuration in force. Raises CliError(78) for a bad one."""
+    from nodeagent import config  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
+
+    try:
+        return look(config.load(args.config, registry()).settings)
+    except ConfigError as error:
+        raise bad_config(error) from None
 
 
 def ask(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from nodeagent.cli_common import (
@@ -17,17 +17,14 @@ from nodeagent.cli_common import (
     CliError,
     as_unreachable,
     ask,
-    bad_config,
     complain,
     one_line,
     out,
     out_json,
     socket_path,
+    with_settings,
 )
 from nodeagent.client import Cause, Unreachable
-
-if TYPE_CHECKING:
-    from nodeagent.settings import Settings
 
 ANSWER_SECONDS = 15.0
 """The daemon reads first, which may wait for a lock of iptables."""
@@ -78,7 +75,7 @@ def _diff(args: argparse.Namespace) -> int:
 def _diff_without_daemon(args: argparse.Namespace) -> Any:
     from nodeagent import net_once  # noqa: PLC0415  loaded late: a quick start
 
-    return net_once.diff_once(_settings(args))
+    return with_settings(args, net_once.diff_once)
 
 
 def _cleanup(args: argparse.Namespace) -> int:
@@ -131,17 +128,6 @@ def decoded(body: bytes, decode: Callable[[bytes], _Report]) -> _Report:
     except msgspec.MsgspecError as error:
         sentence = f"the agent's answer is not what this version reads: {error}"
         raise CliError(UNREACHABLE, sentence, "try:  nodeagent version, and restart the agent") from None
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    from nodeagent import config  # noqa: PLC0415  loaded late: a quick start
-    from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
-    from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
-
-    try:
-        return config.load(args.config, registry()).settings
-    except ConfigError as error:
-        raise bad_config(error) from None
 
 
 def _raw(body: bytes) -> str:

@@ -13,11 +13,11 @@ from nodeagent.cli_common import (
     CliError,
     as_unreachable,
     ask,
-    bad_config,
     complain,
     look,
     no_answer_code,
     out,
+    with_settings,
 )
 from nodeagent.client import Cause, Unreachable
 
@@ -81,15 +81,9 @@ def _checked(args: argparse.Namespace, request: bytes) -> bytes:
 
 
 def _check_without_daemon(args: argparse.Namespace) -> Any:
-    from nodeagent import config, once  # noqa: PLC0415  loaded late: a quick start
-    from nodeagent.decide.registry import registry  # noqa: PLC0415  loaded late: a quick start
-    from nodeagent.errors import ConfigError  # noqa: PLC0415  loaded late: a quick start
+    from nodeagent import once  # noqa: PLC0415  loaded late: a quick start
 
-    try:
-        loaded = config.load(args.config, registry())
-        return once.check_once(loaded.settings, tuple(args.ids))
-    except ConfigError as error:
-        raise bad_config(error) from None
+    return with_settings(args, lambda settings: once.check_once(settings, tuple(args.ids)))
 
 
 def require_known(ids: list[str], known: list[str]) -> None:

@@ -7,9 +7,10 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 
+from nodeagent import __version__
 from nodeagent.act.executor import Executor
 from nodeagent.act.saver import Saver
-from nodeagent.decide import mark_plan
+from nodeagent.decide import mark_plan, network
 from nodeagent.decide.check import Check
 from nodeagent.decide.decide import decide
 from nodeagent.decide.marks import MarkOptions
@@ -21,6 +22,7 @@ from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.snapshot import freeze
 from nodeagent.report import changes
+from nodeagent.report.given import ReportInput
 from nodeagent.settings import Settings
 from nodeagent.signals import Snapshot
 
@@ -108,3 +110,19 @@ class Cycle:
 def _submit(plans: tuple[Plan, ...], executors: Mapping[str, Executor]) -> None:
     for plan in plans:
         executors[plan.executor].submit(plan)
+
+
+def judge_once(
+    settings: Settings, memory: Memory, *, board: Board, inbox: Inbox, clock: Clock, table: XidTable,
+    checks: Mapping[str, Check], marking: Callable[[], MarkOptions | None],
+) -> ReportInput:
+    """What one cycle without a daemon concludes from the board as it is; its plans go nowhere."""
+    given: list[ReportInput] = []
+    Cycle(
+        settings=settings, memory=network.begin_run(memory), board=board, inbox=inbox, clock=clock,
+        table=table, checks=checks, tell=lambda _: None, marking=marking,
+        publish=lambda d, m, s, c: given.append(
+            ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
+        ),
+    ).once()
+    return given[0]

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-from nodeagent import __version__
-from nodeagent.cycle import Cycle
-from nodeagent.decide import network
-from nodeagent.drivers.clock import SystemClock
-from nodeagent.drivers.store import Store
-from nodeagent.errors import DriverError
-from nodeagent.memory import Memory
+from nodeagent.act import saver
+from nodeagent.cycle import judge_once
 from nodeagent.network_parts import NetworkParts
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
-from nodeagent.report.given import ReportInput
+from nodeagent.parts import open_clock
 from nodeagent.report.net_schema import NetDiffReport
 from nodeagent.report.traffic import build_diff
 from nodeagent.settings import Settings
@@ -30,24 +25,13 @@ def diff_once(settings: Settings) -> NetDiffReport:
 
 
 async def _diff_once(settings: Settings) -> NetDiffReport:
-    clock = SystemClock(settings.node.proc_root)
+    clock = open_clock(settings)
     board, inbox = Board(clock), Inbox()
     parts = NetworkParts(settings, board, inbox, clock)
     await parts.read_once()
-    given: list[ReportInput] = []
-    cycle = Cycle(
-        settings=settings, memory=network.begin_run(_memory(settings)), board=board, inbox=inbox, clock=clock,
-        table=load_xid_table(), checks={}, tell=lambda _: None, marking=parts.options,
-        publish=lambda d, m, s, c: given.append(
-            ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
-        ),
+    _, memory, _ = saver.load(settings.node.state_file, settings.node.name, look_only=True)
+    given = judge_once(
+        settings, memory, board=board, inbox=inbox, clock=clock, table=load_xid_table(), checks={},
+        marking=parts.options,
     )
-    cycle.once()
-    return build_diff(given[0], parts.options())
-
-
-def _memory(settings: Settings) -> Memory:
-    try:
-        return Store(settings.node.state_file).load(settings.node.name)[0]
-    except DriverError:
-        return Memory(node_name=settings.node.name)
+    return build_diff(given, parts.options())

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from nodeagent import __version__
 from nodeagent.act import saver
-from nodeagent.cycle import Cycle
-from nodeagent.decide import network
+from nodeagent.cycle import judge_once
 from nodeagent.model import NODE
 from nodeagent.network_parts import NetworkParts
 from nodeagent.parts import Parts, open_clock
 from nodeagent.report import status
-from nodeagent.report.given import ReportInput
 from nodeagent.report.schema import CheckReport
 from nodeagent.settings import Settings
 
@@ -28,31 +25,25 @@ def check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
 
 async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
     began_seconds = time.monotonic()
-    _, memory, state_file = saver.load(settings.node.state_file, settings.node.name)
+    _, memory, state_file = saver.load(settings.node.state_file, settings.node.name, look_only=True)
     parts = Parts(settings, memory, open_clock(settings))
     parts.board.put("state_file", NODE, state_file)
     alone = ids == (KERNEL_CHECK,)
     runs = () if alone else (parts.gpus.run, parts.node.run, parts.kernel_log.run)
     tasks = [asyncio.create_task(run()) for run in runs]
     marking = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
-    given: list[ReportInput] = []
-    cycle = Cycle(
-        settings=settings, memory=network.begin_run(memory), board=parts.board, inbox=parts.inbox,
-        clock=parts.clock, table=parts.table, checks=parts.checks, tell=lambda _: None,
-        marking=marking.options,
-        publish=lambda d, m, s, c: given.append(
-            ReportInput(decision=d, memory=m, snapshot=s, settings=c, version=__version__)
-        ),
-    )
     try:
         if alone or marking.enabled:
             await marking.probe()
         if not alone:
             await asyncio.gather(parts.first_look(), marking.read_once())
-        cycle.once()
+        given = judge_once(
+            settings, memory, board=parts.board, inbox=parts.inbox, clock=parts.clock, table=parts.table,
+            checks=parts.checks, marking=marking.options,
+        )
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await parts.stop()
-    return status.build_check(given[0], ids, duration_seconds=time.monotonic() - began_seconds)
+    return status.build_check(given, ids, duration_seconds=time.monotonic() - began_seconds)

@@ -140,16 +140,19 @@ def _settle(done: asyncio.Future[Exception | None], error: Exception | None) -> 
         done.set_result(error)
 
 
-def load(path: str, node_name: str) -> tuple[StateStore, Memory, StateFileStatus]:
+def load(
+    path: str, node_name: str, *, look_only: bool = False
+) -> tuple[StateStore, Memory, StateFileStatus]:
     """The store at `path`, the memory in it, and how reading it went; takes LOAD_SECONDS at most.
 
     Where it could not be read the memory is empty, and the first save sets the old file aside.
+    `look_only`: the file is touched in no way.
     """
     answers: queue.SimpleQueue[tuple[Memory, StateFileStatus]] = queue.SimpleQueue()
 
     def read() -> None:
         try:
-            memory, set_aside = Store(path).load(node_name)
+            memory, set_aside = Store(path, look_only=look_only).load(node_name)
         except DriverError as error:
             answers.put((Memory(node_name=node_name), StateFileStatus(writable=False, detail=str(error))))
         else:

@@ -31,13 +31,15 @@ _KINDS = {
 class Store:
     """One state file."""
 
-    def __init__(self, path: str, *, keep_unread: bool = False) -> None:
-        """`keep_unread`: a file is there that could not be read; the first save sets it aside."""
+    def __init__(self, path: str, *, keep_unread: bool = False, look_only: bool = False) -> None:
+        """`keep_unread`: a file is there that could not be read; the first save sets it aside.
+        `look_only`: nothing is renamed, an unusable file stays where it is."""
         self._path = Path(path)
         self._keep_unread = keep_unread
+        self._look_only = look_only
 
     def load(self, node_name: str) -> tuple[Memory, str]:
-        """The saved memory, and the path under which an unusable file was set aside ("" = none).
+        """The saved memory, and the path under which an unusable file is kept ("" = there was none).
 
         Raises DriverError when the file exists but cannot be read or set aside, or is no regular file.
         """
@@ -53,7 +55,8 @@ class Store:
         try:
             return _decode(data, node_name), ""
         except ValueError as error:
-            return Memory(node_name=node_name), f"{self._set_aside()} ({error})"
+            kept = str(self._path) if self._look_only else self._set_aside()
+            return Memory(node_name=node_name), f"{kept} ({error})"
 
     def save(self, memory: Memory) -> None:
         """Replace the file in one step: write beside it, fsync, rename, fsync the directory.
