@@ -26,7 +26,7 @@ from nodeagent.errors import ConfigError, DriverError, ErrorKind
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Notice, Now
 from nodeagent.network_parts import NetworkParts
-from nodeagent.parts import Parts, open_clock
+from nodeagent.parts import Parts, cancel, open_clock
 from nodeagent.report import log, status
 from nodeagent.report.render import headline
 from nodeagent.report.schema import StatusReport
@@ -179,7 +179,7 @@ class Daemon:
     def _ticked(self, _decision: Decision) -> None:
         self._parts.update_wanted()
         self._notifier.watchdog()
-        if self._surface.is_ready:
+        if self._notifier.listens and self._surface.is_ready:
             self._notifier.status(headline(self._report()))
         self._log.flush()
 
@@ -247,11 +247,11 @@ class Daemon:
         self._notifier.stopping()
         self._tell(Notice(event="stopping", fields={"reason": self._stop_reason}))
         saving = [task for task in tasks if task.get_name() == SAVER_TASK]
-        await _cancel([task for task in tasks if task not in saving])
+        await cancel([task for task in tasks if task not in saving])
         now_seconds = self._parts.clock.monotonic_seconds()
         self._saver.submit(self._cycle.memory, now_seconds, lambda: None, force=True)
         await asyncio.gather(self._saved(), self._parts.stop())
-        await _cancel(saving)
+        await cancel(saving)
         await self._server.stop()
         self._log.close()
         self._notifier.close()
@@ -260,12 +260,6 @@ class Daemon:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_SAVE_SECONDS):
                 await self._saver.idle.wait()
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _hold_standard_descriptors() -> None:

@@ -9,7 +9,7 @@ from nodeagent.act import saver
 from nodeagent.cycle import judge_once
 from nodeagent.model import NODE
 from nodeagent.network_parts import NetworkParts
-from nodeagent.parts import Parts, open_clock
+from nodeagent.parts import Parts, cancel, open_clock
 from nodeagent.report import status
 from nodeagent.report.schema import CheckReport
 from nodeagent.settings import Settings
@@ -42,8 +42,6 @@ async def _check_once(settings: Settings, ids: tuple[str, ...]) -> CheckReport:
             checks=parts.checks, marking=marking.options,
         )
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(tasks)
         await parts.stop()
     return status.build_check(given, ids, duration_seconds=time.monotonic() - began_seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nodeagent.decide.check import Check
 from nodeagent.decide.decide import gpu_wanted
@@ -115,6 +115,14 @@ class Parts:
     async def stop(self) -> None:
         """End both workers; returns when their processes are gone or known to be unkillable."""
         await asyncio.gather(self.nvml_worker.stop(), self.host_worker.stop())
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and return when all have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def open_clock(settings: Settings) -> SystemClock:

@@ -167,7 +167,7 @@ class AgentSurface:
     async def _next_cycle(self) -> None:
         """Wait until a cycle that saw everything put so far has ended."""
         cycled = self._cycled
-        self._inbox.urgent.set()
+        self._inbox.wake()
         try:
             async with asyncio.timeout(FRESH_DEADLINE_SECONDS):
                 await cycled.wait()

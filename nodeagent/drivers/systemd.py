@@ -18,6 +18,8 @@ from nodeagent.errors import DriverError, ErrorKind
 class Notifier(Protocol):
     """What the daemon tells its service manager; each call returns whether the message was handed over."""
 
+    listens: bool
+    """False where nobody is told, so that nothing need be worded."""
     watchdog_timeout_seconds: float | None
     """The manager kills the service after this long without a ping (WATCHDOG_USEC); None: no watchdog."""
 
@@ -43,6 +45,7 @@ class Notifier(Protocol):
 class NullNotifier:
     """The notifier where no service manager listens: every call answers False and does nothing."""
 
+    listens = False
     watchdog_timeout_seconds: float | None = None
 
     def ready(self, status: str) -> bool:
@@ -71,6 +74,8 @@ class NullNotifier:
 
 class SystemdNotifier:
     """The notifier on a NOTIFY_SOCKET: a path, or an abstract name when it starts with '@'."""
+
+    listens = True
 
     def __init__(self, address: str, watchdog_timeout_seconds: float | None = None) -> None:
         """Open an own datagram socket; DriverError(invalid) for an address that is neither kind."""

@@ -84,7 +84,7 @@ class WorkerReadings:
             return
         if self._clock.monotonic_seconds() - since_seconds > SHOW_PENDING_SECONDS:
             self._pending_shown = since_seconds
-            self._inbox.urgent.set()
+            self._inbox.wake()
 
     def _owned(self) -> dict[SignalKey, Reading]:
         readings = self._board.readings()
