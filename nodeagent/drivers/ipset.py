@@ -289,9 +289,10 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += (size + 3) & ~3
 
 
-def _numeric(entry: SetEntry) -> tuple[int, int]:
+def _numeric(entry: SetEntry) -> tuple[bytes, int]:
     address, _, length = entry.value.partition("/")
-    return int(ipaddress.ip_address(address)), int(length or 0)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.inet_pton(family, address), int(length or 0)
 
 
 # --------------------------------------------------------------------------- writing
