@@ -12,10 +12,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from nodeagent import wire
-from nodeagent.errors import DriverError
 
 PARENT_PID_VARIABLE = "NODEAGENT_PARENT_PID"
 """Environment variable in which the daemon tells its pid."""
@@ -44,14 +42,6 @@ class Channel:
     def mark(self, call: str, target: str = "") -> None:
         """Tell which call comes next, so that one that hangs has a name."""
         self.send(wire.Mark(call=call, target=target))
-
-    @contextmanager
-    def missing_on_error(self, sig: str, target: str) -> Iterator[None]:
-        """Turn a DriverError inside the block into one `Missing`, so that the next signal is still read."""
-        try:
-            yield
-        except DriverError as error:
-            self.send(wire.missing(sig, target, error))
 
 
 ReadAll = Callable[[wire.Request], wire.Done]
