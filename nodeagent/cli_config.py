@@ -8,6 +8,8 @@ import platform
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from nodeagent import __version__
 from nodeagent.cli_common import OK, bad_config, complain, out, out_json
 from nodeagent.config import Loaded, consequences, load
@@ -91,7 +93,11 @@ def effective(loaded: Loaded, checks: Mapping[str, Check]) -> Iterator[Row]:
                 yield _row(loaded, (section,), key, value)
         for table, entries in tables:
             for key, value in entries.items():
-                yield _row(loaded, (section, table), key, value)
+                if isinstance(value, Struct):
+                    for inner in value.__struct_fields__:
+                        yield _row(loaded, (section, table, key), inner, getattr(value, inner))
+                else:
+                    yield _row(loaded, (section, table), key, value)
     for check_id, check in checks.items():
         for key, value in _check_values(loaded, check).items():
             yield _row(loaded, ("checks", check_id), key, value)

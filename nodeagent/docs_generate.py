@@ -62,10 +62,26 @@ def _section(name: str, noun: type[Struct]) -> str:
     ]
     text = _table(f"## `[{name}]`\n\n{_sentence(noun)}", rows)
     for key, hint in hints.items():
-        if get_origin(hint) is dict:
+        if get_origin(hint) is dict and is_noun(hint.__args__[1]):
+            text += "\n" + _named(name, key, hint.__args__[1])
+        elif get_origin(hint) is dict:
             words = values.right(hint.__args__[1])
             text += f"\n### `[{name}.{key}]`\n\n{docs[key]}\n\nKey: a number in quotes. Value: {words}.\n"
     return text
+
+
+def is_noun(hint: Any) -> bool:
+    """True for a section of its own."""
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
+def _named(section: str, key: str, noun: type[Struct]) -> str:
+    docs, defaults = attribute_docs(noun), noun()
+    rows = [
+        _row(inner, values.right(hint), getattr(defaults, inner), docs[inner])
+        for inner, hint in get_type_hints(noun, include_extras=True).items()
+    ]
+    return _table(f'### `[{section}.{key}."NAME"]`\n\n{_sentence(noun)}', rows)
 
 
 def _checks_section() -> str:

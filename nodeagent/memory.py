@@ -16,6 +16,7 @@ from nodeagent.model import (
     State,
     Transition,
 )
+from nodeagent.shape_memory import ShapeMemory
 from nodeagent.traffic_memory import MarkMemory, TrafficMemory
 
 MEMORY_SCHEMA = 1
@@ -167,3 +168,4 @@ class Memory(Struct, frozen=True, kw_only=True):
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""
     marks: MarkMemory = MarkMemory()
     traffic: TrafficMemory = TrafficMemory()
+    shape: ShapeMemory = ShapeMemory()

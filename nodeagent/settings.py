@@ -56,7 +56,7 @@ Quantity = Annotated[
     Meta(
         pattern=r"^([0-9]+(\.[0-9]+)?([kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?)?\Z",
         max_length=32,
-        description='a Kubernetes Quantity in bits/s like "10G" or "500M", or ""',
+        description='a Kubernetes Quantity in bits/s like "10G" or "500M", 1k to 1P, or ""',
     ),
 ]
 PollSeconds = Annotated[float, Meta(ge=1, le=3600)]
@@ -124,8 +124,17 @@ class PodSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     address gets the token."""
 
 
+class NamespaceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Section `[network.namespaces."NAME"]`: internet egress of each pod in one namespace."""
+
+    limit: Quantity = ""
+    """Limit of a pod there without an annotation of its own. Empty: `pod_limit`."""
+    guarantee: Quantity = ""
+    """Guarantee of a pod there without an annotation of its own; at most the limit. Empty: none."""
+
+
 class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Section `[network]`: marks and counts of pods' internet traffic."""
+    """Section `[network]`: marks, counts and limits of pods' internet traffic."""
 
     enabled: bool = True
     """Mark and count. Only where pods are known, see `[pods]`."""
@@ -139,9 +148,15 @@ class NetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cluster_cidrs_file: OptionalPath = ""
     """A file with further such prefixes, one a line."""
     internet_budget: Quantity = ""
-    """Internet budget of the node. This version marks and counts; it does not shape."""
+    """Internet egress that all pods of this node share. Empty: mark and count, do not shape."""
     pod_limit: Quantity = ""
-    """Default internet limit of a pod. This version marks and counts; it does not shape."""
+    """Internet egress limit of a pod to which neither its annotation nor its namespace gives one. Empty: the
+    budget."""
+    adopt_egress_bandwidth: bool = False
+    """Take `kubernetes.io/egress-bandwidth` as the limit of a pod without an annotation of ours. Where the
+    network plugin enforces it too, for all traffic, the pod is shaped twice."""
+    namespaces: dict[str, NamespaceSettings] = {}
+    """What holds in one namespace instead of `pod_limit`."""
     mark_mask: Annotated[
         int, Meta(ge=0, le=0xFFFFFFFF, description="a mask of 32 bits like 0x0fff0000, or 0")
     ] = 0x0FFF0000

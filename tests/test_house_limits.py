@@ -14,6 +14,7 @@ PURE_COUNTS = frozenset({
     "XidRecord.caused_by", "XidEvent.caused_by",  # another such number
     "Memory.schema",  # version of the state file
     "MarkMemory.mark_mask_asked",  # bits
+    "ShapeMemory.namespace_minors",  # identities
     "GpuMemory.index", "GpuIdentity.index", "GpuIdentity.minor",  # positions in an enumeration
     "GpuIdentity.pci_device_id",  # identity, not a quantity
     "GpuMemory.recovery_action", "RecoveryAction.value",  # a code of the driver's

@@ -58,6 +58,7 @@ def load(
             files.append(printable(file))
             reader.read(files[-1], content)
     reader.judge_holds()
+    reader.judge_shares()
     reader.name_node(os.environ if environment is None else environment)
     if reader.problems:
         hidden = len(reader.problems) - PROBLEMS_SHOWN

@@ -17,6 +17,7 @@ from msgspec import Struct
 from nodeagent.config import values
 from nodeagent.config.values import KnownLimit, Wrong, nearest, show, show_key
 from nodeagent.model import NodeClass
+from nodeagent.quantity import bits_per_second
 from nodeagent.settings import CheckSettings, NodeName, Settings
 
 
@@ -80,6 +81,7 @@ class Reader:
         }
         self._values: dict[str, dict[str, Any]] = {name: {} for name in self._sections}
         self._checks: dict[str, dict[str, Any]] = {}
+        self._named: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
         self._file = ""
 
     def read(self, file: str, content: Mapping[str, Any]) -> None:
@@ -98,6 +100,9 @@ class Reader:
 
     def settings(self) -> Settings:
         """Return the merged values; only called when there is no problem."""
+        for (section, key), tables in self._named.items():
+            kind = get_type_hints(self._sections[section])[key].__args__[1]
+            self._values[section][key] = {name: kind(**keys) for name, keys in sorted(tables.items())}
         built = {name: kind(**self._values[name]) for name, kind in self._sections.items()}
         checks = {check_id: _check_settings(keys) for check_id, keys in sorted(self._checks.items()) if keys}
         return Settings(checks=checks, **built)  # type: ignore[arg-type]  # the annotations named the types
@@ -114,6 +119,16 @@ class Reader:
                     f"{self.sources[name]}: {show_key('checks', check_id)}: bad_polls = {bad_polls} of "
                     f"of_polls = {of_polls} can never be met; bad_polls must not be larger"
                 )
+
+    def judge_shares(self) -> None:
+        """Add a problem for each namespace whose guarantee is above its limit."""
+        for (section, table), namespaces in self._named.items():
+            for label, keys in namespaces.items():
+                limit, guarantee = keys.get("limit"), keys.get("guarantee")
+                if limit and guarantee and bits_per_second(guarantee) > bits_per_second(limit):
+                    name = show_key(section, table, label, "guarantee")
+                    remedy = f"must be at most the limit, {limit}"
+                    self.problems.append(f"{self.sources[name]}: {name} = {show(guarantee)}: {remedy}")
 
     def name_node(self, environment: Mapping[str, str]) -> None:
         """Fill `node.name` from NODE_NAME or the host name where no file names the node."""
@@ -133,8 +148,10 @@ class Reader:
             name = show_key(section, key)
             if key not in hints:
                 self._unknown_key(section, key, hints)
-            elif get_origin(hints[key]) is dict:
+            elif get_origin(hints[key]) is dict and hints[key].__args__[1] is NodeClass:
                 self._read_xids(section, key, value)
+            elif get_origin(hints[key]) is dict:
+                self._read_named(section, key, value, hints[key].__args__[1])
             else:
                 with self._judging(name, value):
                     self._values[section][key] = values.convert(value, hints[key])
@@ -151,6 +168,29 @@ class Reader:
                 continue
             with self._judging(name, value):
                 kept[number] = values.convert(value, NodeClass)
+
+    def _read_named(self, section: str, key: str, table: Any, kind: type[Struct]) -> None:
+        """Tables of one kind under names that the operator chooses; DNS labels, as namespaces are."""
+        if not isinstance(table, dict):
+            self._problem(show_key(section, key), table, f'must be sections: [{section}.{key}."NAME"]')
+            return
+        hints = get_type_hints(kind, include_extras=True)
+        for label, keys in table.items():
+            name = show_key(section, key, label)
+            if not values.is_dns_label(label):
+                self._problem(name, keys, "the key must be the name of a namespace")
+                continue
+            if not isinstance(keys, dict):
+                self._problem(name, keys, f"must be a section: [{name}]")
+                continue
+            kept = self._named.setdefault((section, key), {}).setdefault(label, {})
+            for inner, value in keys.items():
+                full = show_key(section, key, label, inner)
+                if inner not in hints:
+                    self.problems.append(f"{self._file}: {full}: unknown key; {nearest(inner, hints)}")
+                    continue
+                with self._judging(full, value):
+                    kept[inner] = values.convert(value, hints[inner])
 
     def _read_check(self, check_id: str, table: Any) -> None:
         check = self._known_checks.get(check_id)

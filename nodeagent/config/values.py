@@ -18,7 +18,8 @@ from typing import Any, Literal, Protocol, get_args, get_origin
 
 import msgspec
 
-from nodeagent.settings import ListenAddress, Prefixes, SocketPath
+from nodeagent.quantity import is_rate
+from nodeagent.settings import ListenAddress, Prefixes, Quantity, SocketPath
 
 SOCKET_PATH_BYTES = 107
 """Longest path a unix socket can have on Linux: sun_path less its closing zero."""
@@ -60,6 +61,7 @@ def convert(value: Any, hint: Any) -> Any:
         (isinstance(converted, float) and not math.isfinite(converted))
         or (hint == SocketPath and not socket_path_fits(converted))
         or (hint == ListenAddress and converted != "" and parse_listen(converted) is None)
+        or (hint == Quantity and converted != "" and not is_rate(converted))
         or (hint == Prefixes and not all(is_prefix(text) for text in converted))
     )
     if unfit:
@@ -130,6 +132,11 @@ def _limit_words(default: Any, unit: str, percent: bool) -> str:
 def is_xid_number(text: str) -> bool:
     """Say whether `text` is an Xid number as it stands in the kernel log."""
     return re.fullmatch(r"[1-9][0-9]{0,4}", text, re.ASCII) is not None
+
+
+def is_dns_label(text: str) -> bool:
+    """Say whether `text` can be the name of a namespace."""
+    return re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", text) is not None
 
 
 def socket_path_fits(path: str) -> bool:

@@ -62,8 +62,10 @@ def decide(
     memory = gpus.begin_boot(memory, now, snapshot.node_name)
     memory = gpus.remember(memory, snapshot)
     marks_plan: Plan | None = None
+    before = memory
     if marking is not None:
         memory, marks_plan = network.step(marking, snapshot, memory)
+    refused = network.notices(before, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
     memory, told = release.step(memory, snapshot, settings)
@@ -82,6 +84,7 @@ def decide(
             *notices,
             *told,
             *released,
+            *refused,
             *_event_notices(snapshot),
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),

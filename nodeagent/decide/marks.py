@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.decide import cluster_set, mark_claims
+from nodeagent.decide.limits import ShapeOptions
 from nodeagent.model import Now
 from nodeagent.traffic import (
     CHAIN_PREFIX,
@@ -58,6 +59,7 @@ class MarkOptions(Struct, frozen=True, kw_only=True):
     """Bits of the packet mark that we may use; 0: none."""
     host_pod_paths: dict[str, str] = {}
     """Uid of a hostNetwork pod -> its cgroup v2 path below the tree's root."""
+    shaping: ShapeOptions = ShapeOptions()
 
 
 class MarkWish(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class MarkWish(Struct, frozen=True, kw_only=True):
 def update(
     options: MarkOptions, memory: MarkMemory, now: Now, *,
     pods: PodList | None, links: LinkState | None, reading: MarkReading | None,
+    classed: mark_claims.Classed = mark_claims.NOBODY,
 ) -> MarkMemory:
     """Take in what was read; None stands for what was not, and changes nothing."""
     if memory.boot_id != now.at.boot_id:
@@ -85,6 +88,7 @@ def update(
             on_link_prefixes=tuple(sorted(links.on_link_prefixes)),
             own_addresses=tuple(sorted(links.own_addresses)),
         )
+    first_scan = reading is not None and not memory.scanned
     if reading is not None:
         users = reading.mark_users[:MAX_MARK_USERS]
         memory = msgspec.structs.replace(
@@ -92,7 +96,9 @@ def update(
             mark_users=users or memory.mark_users,
         )
     if pods is not None:
-        memory = mark_claims.update(memory, pods, reading, now)
+        memory = mark_claims.update(
+            memory, pods, reading, now, classed=classed, kernel_first=first_scan
+        )
         memory = msgspec.structs.replace(memory, listed=True)
     return msgspec.structs.replace(memory, uncovered=_uncovered(options, memory))
 
@@ -218,4 +224,6 @@ def _host_pod_rules(options: MarkOptions, memory: MarkMemory) -> Iterator[Rule]:
         path = options.host_pod_paths.get(uid)
         if path:
             spelt = path if _BARE.fullmatch(path) else _in_quotes(path)
-            yield _rule(HOST_PODS, f"-m cgroup --path {spelt} {said(mark_claims.comment(claim))}")
+            classed = mark_claims.host_class(claim.minor)
+            comment = said(mark_claims.comment(claim))
+            yield _rule(HOST_PODS, f"-m cgroup --path {spelt} {comment}{classed}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.decide import mark_drift, network
+from nodeagent.decide import drift, network
 from tests.decide.mark_kernel import SPOILS
 from tests.decide.mark_world import World, links, pod, pod_list
 
@@ -81,7 +81,7 @@ def test_a_contested_part_is_repaired_once_a_minute() -> None:
     for _ in range(8):
         world.kernel.spoil(4, "insert before")
         repaired.append(len(world.cycle()))
-    contested = mark_drift.contested(world.memory.marks.drift, world.seconds)
+    contested = drift.contested(world.memory.marks.drift, world.seconds)
     due_seconds = network.next_due_seconds(world.memory, world.seconds)
     world.pods = pod_list(pod(1), pod(2), pod(3))
     kinds = {op.kind for op in world.cycle()}
@@ -101,10 +101,10 @@ def test_a_contest_is_over_after_a_quiet_quarter_of_an_hour() -> None:
         world.kernel.spoil(4, "insert before")
         world.cycle()
     world.settle()
-    world.seconds += mark_drift.WINDOW_SECONDS
+    world.seconds += drift.WINDOW_SECONDS
     world.kernel.spoil(4, "insert before")
 
-    assert mark_drift.contested(world.memory.marks.drift, world.seconds) == ()
+    assert drift.contested(world.memory.marks.drift, world.seconds) == ()
     assert [op.kind for op in world.cycle()] == ["jumps.put"]
 
 

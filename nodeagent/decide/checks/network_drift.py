@@ -1,4 +1,4 @@
-"""`network.drift`: does somebody else change our rules, sets or entries?
+"""`network.drift`: does somebody else change our rules, sets, entries or classes?
 
 Reported although it is repaired at once: between the change and the repair traffic was not counted, and
 whoever does it will do it again. What we have not written yet ourselves is no drift.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide import mark_drift
+from nodeagent.decide import drift
 from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
 from nodeagent.model import Finding, NodeClass, State
 
@@ -23,12 +23,16 @@ def judge(given: CheckInput) -> Iterator[Finding]:
             sentence = "nothing is marked: no pod list was read"
             yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
             continue
-        parts = marks.drift.open
+        shaping = given.memory.shape.drift
+        parts = (*shaping.open, *marks.drift.open)
         shown = {"value": f"{len(parts)} parts", "limit": "0 parts", "number": float(len(parts))}
         if not parts:
             yield good(target, reading, **shown)
             continue
-        contested = mark_drift.contested(marks.drift, given.snapshot.now.at.monotonic_seconds)
+        now_seconds = given.snapshot.now.at.monotonic_seconds
+        contested = [
+            part for one in (shaping, marks.drift) for part in drift.contested(one, now_seconds)
+        ]
         cause = "contested" if set(parts) & set(contested) else "changed"
         again = "again and again, repaired once a minute" if cause == "contested" else "by others"
         more = f" and {len(parts) - SHOWN_PARTS} more" if len(parts) > SHOWN_PARTS else ""
@@ -42,7 +46,7 @@ CHECKS = (
         title="Own rules and sets left alone",
         family="node",
         signals=("net.marks",),
-        source="iptables and ipset, against what was read back as wanted before",
+        source="iptables, ipset and tc, against what was read back as wanted before",
         node_class=NodeClass.CHECK,
         judge=judge,
         hold=HoldRule(),
