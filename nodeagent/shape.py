@@ -1,4 +1,4 @@
-"""The nouns of egress shaping: the HTB tree that the ifb should hold, the filters that lead to it, what is held.
+"""The nouns of egress shaping: the HTB tree on the ifb, the filters that lead to it; wanted and held.
 
 Wanted and actual state have the same type, `ShapeState`, so that a plan is a comparison and "applied"
 means read back equal. Pure, like all nouns. Class minors live under `traffic.HTB_MAJOR`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from nodeagent.decide import network
+from nodeagent.decide.limits import ShapeOptions
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Op, Plan
@@ -12,6 +13,7 @@ from nodeagent.signals import Reading, SignalKey, Snapshot, Unread
 from nodeagent.traffic import LinkState, MarkReading, Pod, PodLink, PodList, PodPhase, Uplink
 from tests.decide.build import BOOT, now
 from tests.decide.mark_kernel import Kernel, Refused
+from tests.decide.shape_kernel import KINDS, TrafficControl
 
 OPTIONS = MarkOptions()
 
@@ -63,6 +65,11 @@ class World:
         self.links: LinkState | Unread | None = links()
         self.users: tuple[str, ...] = ()
         self.sequence = 0
+        self.last_readings: dict[SignalKey, Reading] = {}
+        self.tc: TrafficControl | None = None
+        """None: nothing reads or writes tc."""
+        self.old_shape: Reading | None = None
+        """What tc was when it was last read, where that is not now."""
 
     def reading(self) -> MarkReading:
         """The kernel as it would be read now."""
@@ -72,11 +79,17 @@ class World:
         """One cycle; the memory it leaves is saved, as before every plan."""
         self.seconds += self.step_seconds
         self.sequence += 1
-        values = {"pods": self.pods, "net.links": self.links, "net.marks": marks or self.reading()}
+        values = {
+            "pods": self.pods, "net.links": self.links, "net.marks": marks or self.reading(),
+            "net.shape": self.tc.read() if self.tc is not None else None,
+        }  # fmt: skip
         readings = {
             SignalKey(name, NODE): Reading(value=value, read_at_seconds=self.seconds, sequence=self.sequence)
             for name, value in values.items() if value is not None
         }
+        if self.old_shape is not None:
+            readings[SignalKey("net.shape", NODE)] = self.old_shape
+        self.last_readings = readings
         snapshot = Snapshot(
             now=now(self.seconds, boot_id=self.boot_id), node_name="gpu-a17", readings=readings
         )
@@ -91,15 +104,22 @@ class World:
         for place, op in enumerate(ops[:cut]):
             if place not in refuse:
                 try:
-                    self.kernel.apply(op)
+                    self.apply(op)
                 except Refused:
                     continue
         return ops
 
+    def apply(self, op: Op) -> None:
+        """Carry out one op; raises Refused."""
+        if self.tc is not None and op.kind in KINDS:
+            self.tc.apply(op)
+        else:
+            self.kernel.apply(op)
+
     def settle(self) -> int:
-        """Cycles until nothing is planned; fails when that takes more than four."""
-        for count in range(5):
-            if not self.cycle():
+        """Cycles until nothing is planned or drains; fails when that takes more than four, eight with tc."""
+        for count in range(5 if self.tc is None else 9):
+            if not self.cycle() and not self.memory.shape.draining_seconds:
                 return count
         raise AssertionError(f"still planning: {self.cycle()}")
 
@@ -112,3 +132,12 @@ class World:
         """A new boot: the kernel is empty, its clock starts anew."""
         self.restart()
         self.kernel, self.boot_id, self.seconds = Kernel(), self.boot_id + "x", 30.0
+        self.tc = None if self.tc is None else TrafficControl()
+
+
+def shaping_world(*, step_seconds: float = 61.0, **shaping: object) -> World:
+    """A world with a budget of 1 Gbit/s, unless told otherwise."""
+    asked = ShapeOptions(**({"budget_bits_per_second": 10**9} | shaping))  # type: ignore[arg-type]
+    world = World(MarkOptions(shaping=asked), step_seconds=step_seconds)
+    world.tc = TrafficControl()
+    return world
