@@ -40,6 +40,7 @@ TOOLS = {
     "nvidia-smi",
     "ps",
     "systemctl",
+    "tc",
     "timedatectl",
 }
 """What a node, or a workstation with kubectl, has."""

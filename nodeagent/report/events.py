@@ -188,6 +188,17 @@ _KINDS = (
         ("nodeagent config check", "systemctl reload nodeagent"),
     ),
     EventKind(
+        "annotation_rejected",
+        "8d5f0c1e4b7a4f0f9a1d6c27e3b95a42",
+        Priority.WARNING,
+        "{pod}: {annotation} is {value}: {reason}. In force: {in_force}",
+        ("pod", "annotation", "value", "reason", "in_force"),
+        "A pod asks for an internet limit or guarantee that cannot be taken. What was good before holds; the "
+        "tap is never opened by a bad value.",
+        ("nodeagent check network.annotation", "nodeagent explain network.annotation"),
+        runbook="network.annotation",
+    ),
+    EventKind(
         "state_set_aside",
         "357e9cc45c304c28824edd669e0e64ea",
         Priority.WARNING,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.model import Op
+from nodeagent.quantity import shown_rate
 from nodeagent.report.net_schema import DiffOp
 from nodeagent.traffic import HTB_MAJOR, MarkReading, MarkState
 
@@ -22,6 +23,9 @@ def diff_ops(ops: Sequence[Op], reading: MarkReading) -> list[DiffOp]:
     states = {state.family: state for state in reading.states}
     lines = []
     for op in ops:
+        if op.kind in _SHAPE_WORDS:
+            lines.append(_shape_line(op))
+            continue
         family = int(op.arguments["family"])
         sign, text, details = _WORDS[op.kind](op, states.get(family, NOTHING_READ))
         lines.append(
@@ -31,6 +35,17 @@ def diff_ops(ops: Sequence[Op], reading: MarkReading) -> list[DiffOp]:
             )
         )
     return lines
+
+
+def _shape_line(op: Op) -> DiffOp:
+    """An op on tc, which serves both families."""
+    sign, text = _SHAPE_WORDS[op.kind]
+    details = []
+    if op.kind == "class.put":
+        rate, ceil = (op.arguments[f"{name}_bytes_per_second"] * 8 for name in ("rate", "ceil"))
+        details = [f"guarantee {shown_rate(rate)}, limit {shown_rate(ceil)}"]
+    said = f"{text} {op.target}"
+    return DiffOp(sign=sign, kind=op.kind, target=op.target, family=0, text=said, details=details)
 
 
 def _create_set(op: Op, _: MarkState) -> Said:
@@ -101,6 +116,11 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+_SHAPE_WORDS = {
+    "shape.ifb": ("+", "tc device"), "shape.htb": ("+", "tc HTB on"), "class.put": ("~", "tc class"),
+    "class.delete": ("-", "tc class"), "filter.put": ("+", "tc filter on"),
+    "filter.delete": ("-", "tc filter on"), "ifb.delete": ("-", "tc device"),
+}  # fmt: skip
 _WORDS: dict[str, Callable[[Op, MarkState], Said]] = {
     "set.create": _create_set,
     "set.cluster": _cluster,

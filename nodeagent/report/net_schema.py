@@ -49,6 +49,17 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     """Why the last attempt to list pods failed; "" when it did not."""
     pods_skipped: int = 0
     """Items of the list that could not be understood."""
+    shaping: str = "off"
+    """off | waiting | count-only | shaping"""
+    shaping_reason: str = ""
+    """Why it is off, what it waits for, or what the kernel lacks."""
+    budget_bits_per_second: int | None = None
+    """null: no budget is configured."""
+    guarantees_ratio: float | None = None
+    """Share of the guarantees that the budget can give; below 1 they add up to more."""
+    blocked_uplinks: dict[str, str] = {}
+    """Uplink -> why it cannot be shaped."""
+    bad_annotations: int = 0
 
 
 class TrafficBytes(Struct, frozen=True, kw_only=True):
@@ -58,6 +69,28 @@ class TrafficBytes(Struct, frozen=True, kw_only=True):
     internet_in_bytes: int | None = None
     cluster_out_bytes: int | None = None
     cluster_in_bytes: int | None = None
+
+
+class ShapeStatus(Struct, frozen=True, kw_only=True):
+    """One class of the shaper: what it may send to the internet, what it sends, what it costs."""
+
+    limit_bits_per_second: int
+    """As asked for; never more than the budget passes."""
+    guarantee_bits_per_second: int
+    """As asked for; the budget may give less, see `guarantees_ratio`."""
+    limit_from: str
+    """pod | namespace | node | budget: whose word the limit is."""
+    rate_bits_per_second: int | None = None
+    """Between the last two looks; null before the second."""
+    sent_bytes: int | None = None
+    """Sum of this boot behind the shaper, link header included; null: no class yet."""
+    dropped_packets: int | None = None
+    throttled_count: int | None = None
+    """How often a packet had to wait."""
+    backlog_bytes: int | None = None
+    """In the queue now."""
+    borrowed_ratio: float | None = None
+    """Share of packets that left on what others did not use."""
 
 
 class PodTraffic(Struct, frozen=True, kw_only=True):
@@ -70,8 +103,10 @@ class PodTraffic(Struct, frozen=True, kw_only=True):
     addresses: list[str]
     veth: str | None
     class_id: str | None
-    """`4e:10`; null for a hostNetwork pod, which has no class of its own."""
+    """`4e:10`; null for a hostNetwork pod without a limit of its own."""
     traffic: TrafficBytes
+    shape: ShapeStatus | None = None
+    """null: this pod is not shaped."""
 
 
 class NamespaceTraffic(Struct, frozen=True, kw_only=True):
@@ -102,6 +137,10 @@ class NetTopReport(Struct, frozen=True, kw_only=True):
     host: TrafficBytes
     """Node total minus the pods'; cluster columns are not known."""
     uplinks: list[str]
+    budget: ShapeStatus | None = None
+    """All pods together; null: nothing is shaped."""
+    unknown_senders: ShapeStatus | None = None
+    """Senders without an entry; null: nothing is shaped."""
 
 
 class AddressStatus(Struct, frozen=True, kw_only=True):
@@ -137,6 +176,8 @@ class NetShowReport(Struct, frozen=True, kw_only=True):
     notes: list[str]
     """What a person should know: why there is no class, who else claims an address."""
     network: NetworkStatus
+    shape: ShapeStatus | None = None
+    """null: this pod is not shaped."""
 
 
 class DiffOp(Struct, frozen=True, kw_only=True):
@@ -147,6 +188,7 @@ class DiffOp(Struct, frozen=True, kw_only=True):
     kind: str
     target: str
     family: int
+    """4 or 6; 0 for what serves both."""
     text: str
     """The op in words, without its sign."""
     details: list[str]

@@ -6,8 +6,9 @@ Pure; counts what decide remembers and what was read back, and judges nothing an
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from nodeagent.decide import shaping
 from nodeagent.decide.mark_claims import uid_of
 from nodeagent.model import NODE
 from nodeagent.report.given import ReportInput, read
@@ -39,7 +40,28 @@ def network_status(given: ReportInput) -> NetworkStatus:
         pods_age_seconds=age_seconds(given, "pods") if pods is not None else None,
         pods_error=source.error if source is not None else "",
         pods_skipped=pods.skipped if pods is not None else 0,
+        **_shaping(given, mode),
     )
+
+
+def _shaping(given: ReportInput, mode: str) -> dict[str, Any]:
+    """Whether pods are shaped, and why not."""
+    memory = given.memory.shape
+    if mode == "off" or not memory.budget_bits_per_second:
+        reason = "" if mode == "off" else "[network] internet_budget is empty"
+        return {"shaping": "off", "shaping_reason": reason}
+    found: dict[str, Any] = {
+        "budget_bits_per_second": memory.budget_bits_per_second, "guarantees_ratio": memory.scaled_ratio,
+        "blocked_uplinks": dict(memory.blocked), "bad_annotations": len(memory.bad),
+    }
+    if memory.missing:
+        return {**found, "shaping": "count-only", "shaping_reason": memory.missing[0]}
+    if not shaping.at_work(memory):
+        unread = read(given, "net.shape")
+        why = unread.reason if isinstance(unread, Unread) else "not read yet"
+        waits = f"for tc: {why}" if memory.listed else "for a pod list"
+        return {**found, "shaping": "waiting", "shaping_reason": waits}
+    return {**found, "shaping": "shaping"}
 
 
 def value(given: ReportInput, signal: str, kind: type[_T]) -> _T | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter as Tallied
 from collections.abc import Iterable
 
-from nodeagent.decide import mark_plan, marks, pod_traffic
+from nodeagent.decide import network, pod_traffic
 from nodeagent.decide.mark_claims import uid_of
 from nodeagent.decide.marks import MarkOptions
+from nodeagent.report import net_shape
 from nodeagent.report.given import ReportInput, rfc3339
 from nodeagent.report.net_diff import diff_ops
 from nodeagent.report.net_schema import (
@@ -28,6 +29,7 @@ from nodeagent.traffic import HTB_MAJOR, Counter, LinkState, MarkReading, Pod, P
 from nodeagent.traffic_memory import Claim, PodCount, Tally
 
 UNREACHABLE = 69
+HOST_NETWORK = "hostNetwork: its packets bear the node's address, so they have no class of their own"
 
 
 def build_top(given: ReportInput) -> NetTopReport:
@@ -52,6 +54,7 @@ def build_top(given: ReportInput) -> NetTopReport:
         node_total=_bytes(node.total) if counting else TrafficBytes(),
         host=host if counting else TrafficBytes(),
         uplinks=list(given.memory.marks.uplinks),
+        budget=net_shape.budget(given), unknown_senders=net_shape.unknown_senders(given),
     )
 
 
@@ -76,8 +79,8 @@ def _pod(
     return PodTraffic(
         uid=claim.uid, namespace=claim.namespace, name=claim.name, host_network=host_network,
         addresses=sorted(addresses), veth=next(iter(veths.values()), None),
-        class_id=None if host_network else _class_id(claim.minor),
-        traffic=_counted(given.memory.traffic.pods.get(claim.uid)),
+        class_id=_class_id(claim.minor) if claim.minor else None,
+        traffic=_counted(given.memory.traffic.pods.get(claim.uid)), shape=net_shape.pod(given, claim.uid),
     )
 
 
@@ -136,6 +139,7 @@ def build_show(given: ReportInput, uid: str) -> NetShowReport:
         wanted_class_id=_class_id(claim.minor) if claim is not None and claims else None,
         addresses=_addresses(given, uid, addresses), traffic=_counted(count),
         notes=_notes(given, pod, uid, addresses), network=network_status(given),
+        shape=net_shape.pod(given, uid),
     )
 
 
@@ -173,8 +177,10 @@ def _notes(given: ReportInput, pod: Pod | None, uid: str, addresses: list[str]) 
     if pod is None:
         notes.append("the pod is gone from the list; its sums are kept until this node boots")
         return notes
+    notes += net_shape.notes(given, uid)
     if pod.host_network:
-        notes.append("hostNetwork: its packets bear the node's address, so they have no class of their own")
+        if uid not in memory.shape.shares:
+            notes.append(HOST_NETWORK)
         if uid not in memory.traffic.pods:
             notes.append("its bytes are part of the host's")
     elif pod.finished:
@@ -194,11 +200,11 @@ def _notes(given: ReportInput, pod: Pod | None, uid: str, addresses: list[str]) 
 def build_diff(given: ReportInput, options: MarkOptions) -> NetDiffReport:
     """What the next plan would write, repairs that wait included; nothing known is not nothing pending."""
     status, reading = network_status(given), value(given, "net.marks", MarkReading)
-    wanted = marks.wish(options, given.memory.marks)
-    known = status.mode == "off" or (wanted is not None and reading is not None)
+    pending = network.pending(options, given.snapshot, given.memory)
+    known = status.mode == "off" or pending is not None
     ops = []
-    if wanted is not None and reading is not None and status.mode != "off":
-        ops = diff_ops(mark_plan.plan(wanted, reading), reading)
+    if pending is not None and reading is not None and status.mode != "off":
+        ops = diff_ops(pending, reading)
     return NetDiffReport(
         node=given.snapshot.node_name, version=given.version,
         generated_at=rfc3339(given.moment.at.wall_seconds), network=status, known=known, ops=ops,
