@@ -25,6 +25,23 @@ BAD = [
     ("[network]\nextra_cluster_cidrs = ['10.0.0.1/8']", "a list of prefixes like"),
     ("[network]\nextra_cluster_cidrs = ['10.0.0.1']", "a list of prefixes like"),
     ("[network]\ninternet_budget = 'fast'", "a Kubernetes Quantity in bits/s"),
+    ("[network]\ninternet_budget = '999'", "1k to 1P"),
+    ("[network]\npod_limit = '2P'", "1k to 1P"),
+    ("[network]\nnamespaces = 3", 'network.namespaces = 3: must be sections: [network.namespaces."NAME"]'),
+    ("[network.namespaces]\nteam = 3", "network.namespaces.team = 3: must be a section"),
+    ("[network.namespaces.Team_A]\nlimit = '1M'", "the key must be the name of a namespace"),
+    (
+        "[network.namespaces.team]\nlimits = '1M'",
+        "network.namespaces.team.limits: unknown key; did you mean limit?",
+    ),
+    (
+        "[network.namespaces.team]\\nlimit = 'fast'",
+        'network.namespaces.team.limit = "fast": must be a Kubernetes',
+    ),
+    (
+        "[network.namespaces.team]\nlimit = '1M'\nguarantee = '2M'",
+        'network.namespaces.team.guarantee = "2M": must be at most the limit, 1M',
+    ),
     ("[network]\nmark_mask = 0x100000000", "a mask of 32 bits"),
     ("[cluster.brake]\nslots = 5", "cluster.brake: unknown key; the nearest is"),
     ("gpu = 3", "gpu = 3: must be a section: [gpu]"),

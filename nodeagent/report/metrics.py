@@ -228,6 +228,50 @@ FAMILIES = (
         kind="gauge",
         help="Own and pod addresses that no cluster prefix covers, at most 32.",
     ),
+    Family(
+        name="nodeagent_shaping_mode",
+        kind="gauge",
+        labels=("mode",),
+        help="1 for the present mode: off, waiting, count-only (the kernel lacks something), shaping.",
+    ),
+    Family(
+        name="nodeagent_shaping_budget_bits_per_second",
+        kind="gauge",
+        help="The node's internet budget. Absent without one.",
+    ),
+    Family(
+        name="nodeagent_shaping_guarantees_ratio",
+        kind="gauge",
+        help="Share of the pods' guarantees that the budget can give. Absent without a budget.",
+    ),
+    Family(
+        name="nodeagent_shaping_sent_bytes_total",
+        kind="counter",
+        labels=("namespace",),
+        help="Bytes of pods that left the shaper in this boot, link header included.",
+    ),
+    Family(
+        name="nodeagent_shaping_dropped_packets_total",
+        kind="counter",
+        labels=("namespace",),
+        help="Packets of pods that the shaper dropped in this boot.",
+    ),
+    Family(
+        name="nodeagent_shaping_throttled_total",
+        kind="counter",
+        labels=("namespace",),
+        help="How often a packet of pods had to wait in the shaper in this boot.",
+    ),
+    Family(
+        name="nodeagent_shaping_annotations_bad",
+        kind="gauge",
+        help="Annotations of pods that are not taken now.",
+    ),
+    Family(
+        name="nodeagent_shaping_annotations_rejected_total",
+        kind="counter",
+        help="Annotations of pods that were refused in this boot, each value once.",
+    ),
 )
 """Every metric, in the order of the page."""
 

@@ -16,6 +16,7 @@ from nodeagent.traffic_memory import Tally
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
 """Label values in the order of the family's labels, and the value."""
+SHAPING = ("off", "waiting", "count-only", "shaping")
 MODES = ("off", "waiting", "class-and-mark", "class-only")
 COLUMNS = (
     ("internet", "out", "internet_out_bytes"), ("internet", "in", "internet_in_bytes"),
@@ -83,6 +84,38 @@ def _outside(given: ReportInput) -> Samples:
         yield (), float(len(given.memory.marks.uncovered))
 
 
+def _shaping(given: ReportInput) -> Samples:
+    current = network_status(given).shaping
+    for mode in SHAPING:
+        yield (mode,), float(mode == current)
+
+
+def _budget(given: ReportInput) -> Samples:
+    if given.memory.shape.budget_bits_per_second:
+        yield (), float(given.memory.shape.budget_bits_per_second)
+
+
+def _refused(given: ReportInput) -> Samples:
+    yield (), float(given.memory.shape.rejected_count)
+
+
+def _bad(given: ReportInput) -> Samples:
+    yield (), float(len(given.memory.shape.bad))
+
+
+def _guarantees(given: ReportInput) -> Samples:
+    if given.memory.shape.budget_bits_per_second:
+        yield (), given.memory.shape.scaled_ratio
+
+
+def _shaped_sums(field: str) -> Callable[[ReportInput], Samples]:
+    def samples(given: ReportInput) -> Samples:
+        for name, total in sorted(given.memory.shape.namespaces.items()):
+            yield (name,), float(getattr(total, field))
+
+    return samples
+
+
 NET_SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_namespace_traffic_bytes_total": _namespaces,
     "nodeagent_pod_traffic_bytes_total": _pods,
@@ -93,5 +126,13 @@ NET_SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_marks_entries": _entries,
     "nodeagent_marks_drift_repairs_total": _repairs,
     "nodeagent_marks_outside_addresses": _outside,
+    "nodeagent_shaping_mode": _shaping,
+    "nodeagent_shaping_budget_bits_per_second": _budget,
+    "nodeagent_shaping_guarantees_ratio": _guarantees,
+    "nodeagent_shaping_sent_bytes_total": _shaped_sums("sent_bytes"),
+    "nodeagent_shaping_dropped_packets_total": _shaped_sums("dropped_packets_count"),
+    "nodeagent_shaping_throttled_total": _shaped_sums("throttled_count"),
+    "nodeagent_shaping_annotations_bad": _bad,
+    "nodeagent_shaping_annotations_rejected_total": _refused,
 }
 """Metric name -> its samples."""

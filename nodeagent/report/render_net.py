@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from nodeagent.report import render_shape
 from nodeagent.report.net_schema import (
     NetDiffReport,
     NetShowReport,
     NetTopReport,
     NetworkStatus,
+    ShapeStatus,
     TrafficBytes,
 )
 from nodeagent.report.text import clean, counted, cut, duration
@@ -71,6 +73,7 @@ class _Line(Struct, frozen=True, kw_only=True):
     name: str
     facts: tuple[str, ...]
     traffic: TrafficBytes
+    shape: ShapeStatus | None = None
     rates: tuple[float | None, ...]
     """Bits per second: internet out, in, cluster out, in."""
 
@@ -88,11 +91,14 @@ def render_top(
     if rows is not None and len(shown) > rows:
         hidden, shown = len(shown) - rows + 1, shown[: max(0, rows - 1)]
     facts = ("PODS",) if view.by_namespace else ("VETH", "CLASS")
-    table = [("NAMESPACE" if view.by_namespace else "POD", *facts, *_COLUMNS)]
-    table += [_cells(line, verbose) for line in shown]
+    is_shaped = report.budget is not None and not view.by_namespace
+    more = render_shape.COLUMNS if is_shaped else ()
+    table = [("NAMESPACE" if view.by_namespace else "POD", *facts, _COLUMNS[0], *more, *_COLUMNS[1:])]
+    table += [_cells(line, verbose, is_shaped=is_shaped) for line in shown]
     text = [line[:width] for line in _aligned(table, len(facts) + 1)]
     text += [f"and {hidden} more"] * bool(hidden)
     text.append(_total_line(report, before))
+    text += render_shape.budget_line(report.budget, report.unknown_senders, bit_rate, byte_size)
     text += [cut(line, width) for line in _caveats(report.network)]
     return "".join(f"{clean(line).rstrip()}\n" for line in text)
 
@@ -101,7 +107,7 @@ def _pod_lines(report: NetTopReport, before: NetTopReport | None) -> list[_Line]
     known = {pod.uid: pod.traffic for pod in before.pods} if before is not None else {}
     return [
         _Line(
-            key=pod.uid, name=f"{pod.namespace}/{pod.name}", traffic=pod.traffic,
+            key=pod.uid, name=f"{pod.namespace}/{pod.name}", traffic=pod.traffic, shape=pod.shape,
             facts=("host" if pod.host_network else pod.veth or "-", pod.class_id or "-"),
             rates=_rates(report, before, pod.traffic, known.get(pod.uid)),
         )
@@ -156,11 +162,12 @@ def _order(line: _Line, sort: str) -> tuple[float, str]:
     return (1.0 if amount is None else -amount, line.name)
 
 
-def _cells(line: _Line, verbose: bool) -> tuple[str, ...]:
+def _cells(line: _Line, verbose: bool, *, is_shaped: bool) -> tuple[str, ...]:
     out, received, cluster_out, cluster_in = map(bit_rate, line.rates)
     totals = (byte_size(line.traffic.internet_out_bytes), byte_size(line.traffic.internet_in_bytes))
     name = line.name if verbose else cut(line.name, NAME_WIDTH)
-    return (name, *line.facts, out, received, *totals, cluster_out, cluster_in)
+    shape = render_shape.cells(line.shape, bit_rate, byte_size) if is_shaped else ()
+    return (name, *line.facts, out, *shape, received, *totals, cluster_out, cluster_in)
 
 
 def _aligned(table: Sequence[tuple[str, ...]], left: int) -> list[str]:
@@ -222,6 +229,7 @@ def render_show(report: NetShowReport) -> str:
         ("Cluster", report.traffic.cluster_out_bytes, report.traffic.cluster_in_bytes),
     ):
         lines.append(f"{label:<10}{exact_bytes(first)} out, {exact_bytes(second)} in since boot")
+    lines += render_shape.show_lines(report.shape, bit_rate, byte_size)
     lines += [f"Note      {note}" for note in report.notes]
     lines += _caveats(report.network)
     return "".join(f"{clean(line).rstrip()}\n" for line in lines)
@@ -254,6 +262,7 @@ def render_network(status: NetworkStatus) -> str:
     if status.marked_pods < status.wanted_pods:
         number = f"{status.marked_pods} of {counted(status.wanted_pods, 'pod')}"
     parts = [f"{number} marked", *(["class-only"] if status.mode == "class-only" else [])]
+    parts += render_shape.status_words(status)
     drifted = f"{counted(status.drifted_parts, 'part')} changed by others"
     parts.append(drifted if status.drifted_parts else "no drift")
     parts.append("kernel not read" if status.unread else f"read {duration(status.read_age_seconds)} ago")

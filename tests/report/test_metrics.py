@@ -38,6 +38,9 @@ NO_UNIT = {
     "nodeagent_marks_mode",
     "nodeagent_marks_entries",
     "nodeagent_marks_outside_addresses",
+    "nodeagent_shaping_mode",
+    "nodeagent_shaping_budget_bits_per_second",
+    "nodeagent_shaping_annotations_bad",
 }
 """Flags, one-hot states, counts of things, and the check's own number (whose unit is the check's)."""
 
