@@ -6,6 +6,7 @@ be right.
 
 from __future__ import annotations
 
+import functools
 import re
 from fractions import Fraction
 
@@ -32,6 +33,7 @@ class BadRate(ValueError):
     """Text that is no rate; it says why and what would be right."""
 
 
+@functools.lru_cache(maxsize=1024)
 def bits_per_second(text: str) -> int:
     """The rate that `text` names in bits/s, fractions rounded up; raises BadRate."""
     match = _PATTERN.fullmatch(text) if len(text) <= MAX_CHARACTERS else None

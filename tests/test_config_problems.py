@@ -35,7 +35,7 @@ BAD = [
         "network.namespaces.team.limits: unknown key; did you mean limit?",
     ),
     (
-        "[network.namespaces.team]\\nlimit = 'fast'",
+        "[network.namespaces.team]\nlimit = 'fast'",
         'network.namespaces.team.limit = "fast": must be a Kubernetes',
     ),
     (

@@ -163,7 +163,8 @@ def _removing(wanted: ShapeState, actual: ShapeState, drained: frozenset[int]) -
         return
     there = _standing(actual)
     gone = set(_unwanted(wanted, actual)) & drained
-    gone -= _misplaced(wanted, there)
+    if gone:
+        gone -= _misplaced(wanted, there)
     for minor in _children_first(gone, there):
         if all(child in gone for child in _below(minor, there)):
             yield _delete(minor)
@@ -172,10 +173,11 @@ def _removing(wanted: ShapeState, actual: ShapeState, drained: frozenset[int]) -
 def _misplaced(wanted: ShapeState, there: Mapping[int, ShapeClass]) -> set[int]:
     """Classes that must be made anew, because the kernel changes no parent and no branch into a leaf."""
     wished = {one.minor: one for one in wanted.classes}
+    parents = {one.parent for one in there.values()}
     wrong = {
         minor for minor, one in there.items()
         if minor in wished
-        and (one.parent != wished[minor].parent or (wished[minor].leaf_limit_bytes and _below(minor, there)))
+        and (one.parent != wished[minor].parent or (wished[minor].leaf_limit_bytes and minor in parents))
     }  # fmt: skip
     return {minor for top in wrong for minor in (top, *_below(top, there))}
 
