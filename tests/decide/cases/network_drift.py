@@ -2,6 +2,7 @@
 
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import Memory
+from nodeagent.shape_memory import ShapeMemory
 from nodeagent.signals import Unread
 from nodeagent.traffic import MarkReading
 from nodeagent.traffic_memory import DriftMemory, MarkMemory
@@ -16,6 +17,13 @@ def seen(*parts: str, repaired_seconds_ago: tuple[float, ...] = (), part: str = 
     times = tuple(UPTIME_SECONDS - ago for ago in repaired_seconds_ago)
     drift = DriftMemory(open=parts, repairs={part: times})
     return Memory(marks=MarkMemory(listed=True, drift=drift))
+
+
+def shaped(part: str, repaired_seconds_ago: tuple[float, ...] = ()) -> Memory:
+    """Memory after a reading of tc in which this part differed."""
+    times = tuple(UPTIME_SECONDS - ago for ago in repaired_seconds_ago)
+    drift = DriftMemory(open=(part,), repairs={part: times})
+    return Memory(marks=MarkMemory(listed=True), shape=ShapeMemory(drift=drift))
 
 
 CASES = (
@@ -61,6 +69,18 @@ CASES = (
         readings=READ,
         memory=seen(JUMPS, CHAIN, *(f"4 entry 10.244.1.{n}" for n in range(5))),
         want=bad(value="7 parts", says="10.244.1.1 and 3 more"),
+    ),
+    Case(
+        name="a class was deleted",
+        readings=READ,
+        memory=shaped("shape class 4e:10"),
+        want=bad(value="1 parts", says="changed by others: shape class 4e:10", cause="changed"),
+    ),
+    Case(
+        name="a fight over the last filter",
+        readings=READ,
+        memory=shaped("shape filter eth0", repaired_seconds_ago=(120.0, 90.0, 30.0)),
+        want=bad(cause="contested", says="again and again"),
     ),
     Case(
         name="no pod list yet",
