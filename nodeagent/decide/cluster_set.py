@@ -47,6 +47,14 @@ def prefixes(networks: Iterable[Network], family: int) -> tuple[str, ...]:
     return tuple(str(n) for n in ipaddress.collapse_addresses(six))
 
 
+def widest_around(texts: Iterable[str], networks: Iterable[Network], family: int) -> str:
+    """The widest prefix of the merged `networks` that holds one of the prefixes `texts`; "" for none."""
+    own = [network for network in parse(texts)[0] if network.version == family]
+    merged = [ipaddress.ip_network(text) for text in prefixes(networks, family)]
+    around = [wide for wide in merged if any(network.subnet_of(wide) for network in own)]  # type: ignore[arg-type]  # one family
+    return str(min(around, key=lambda network: network.prefixlen)) if around else ""
+
+
 def uncovered(networks: list[Network], owners: Iterable[tuple[str, str]]) -> tuple[Uncovered, ...]:
     """The (address, owner) pairs that no network covers, at most 32, each with the prefix to add."""
     missing = []

@@ -32,9 +32,8 @@ from nodeagent.traffic import (
 from nodeagent.traffic_memory import Claim, MarkMemory, Uncovered
 
 EGRESS, INGRESS = f"{CHAIN_PREFIX}EGRESS", f"{CHAIN_PREFIX}INGRESS"
-HOST_IN, HOST_OUT = f"{CHAIN_PREFIX}HOST-IN", f"{CHAIN_PREFIX}HOST-OUT"
-HOST_PODS = f"{CHAIN_PREFIX}HOST-PODS"
-CHAINS = (EGRESS, INGRESS, HOST_IN, HOST_PODS, HOST_OUT)
+HOST_OUT, HOST_PODS = f"{CHAIN_PREFIX}HOST-OUT", f"{CHAIN_PREFIX}HOST-PODS"
+CHAINS = (EGRESS, INGRESS, HOST_PODS, HOST_OUT)
 """A chain stands after those that it jumps to."""
 MAX_MARK_USERS = 8
 _DEVICE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
@@ -146,7 +145,8 @@ def _state(
 ) -> MarkState:
     cluster_name, in_name, out_name = set_names(family)
     host_rules = sorted(_host_pod_rules(options, memory), key=lambda rule: rule.arguments)
-    fixed_rules = _fixed_rules(cluster_name, in_name, out_name, marked=mask != 0)
+    near = cluster_set.widest_around(memory.on_link_prefixes, cluster, family)
+    fixed_rules = _fixed_rules(set_names(family), near, marked=mask != 0)
     return MarkState(
         family=family,
         chains=CHAINS,
@@ -178,25 +178,31 @@ def mark(minor: int, mask: int) -> int:
     return shifted if shifted & ~mask == 0 else 0
 
 
-def _fixed_rules(cluster: str, pods_in: str, pods_out: str, *, marked: bool) -> Iterator[Rule]:
-    """The rules of our chains, the same for any number of pods."""
+def _fixed_rules(names: tuple[str, str, str], near: str, *, marked: bool) -> Iterator[Rule]:
+    """The rules of our chains, the same for any number of pods. `near`: see `_cluster_rules`."""
+    cluster, pods_in, pods_out = names
     default_class = f"-j CLASSIFY --set-class {HTB_MAJOR:x}:{DEFAULT_MINOR:x}"
     map_mark = " --map-mark" if marked else ""
-    yield _cluster_rule(EGRESS, cluster, "dst", f"{PODS_TRAFFIC}cluster-out")
+    yield from _cluster_rules(EGRESS, cluster, near, "dst", f"{PODS_TRAFFIC}cluster-out")
     yield _rule(EGRESS, f"{said(PODS_TRAFFIC + 'internet-out')} {default_class}")
     yield _rule(EGRESS, f"-j SET --map-set {pods_out} src{map_mark} --map-prio")
-    yield _cluster_rule(INGRESS, cluster, "src", f"{NODE_TRAFFIC}cluster-in")
+    yield from _cluster_rules(INGRESS, cluster, near, "src", f"{NODE_TRAFFIC}cluster-in")
     yield _rule(INGRESS, said(f"{NODE_TRAFFIC}internet-in"))
     yield _rule(INGRESS, f"-m set --match-set {pods_in} dst")
-    yield _cluster_rule(HOST_IN, cluster, "src", f"{NODE_TRAFFIC}cluster-in")
-    yield _rule(HOST_IN, said(f"{NODE_TRAFFIC}internet-in"))
-    yield _cluster_rule(HOST_OUT, cluster, "dst", f"{NODE_TRAFFIC}cluster-out")
+    yield from _cluster_rules(HOST_OUT, cluster, near, "dst", f"{NODE_TRAFFIC}cluster-out")
     yield _rule(HOST_OUT, said(f"{NODE_TRAFFIC}internet-out"))
     yield _rule(HOST_OUT, f"-j {HOST_PODS}")
 
 
-def _cluster_rule(chain: str, cluster: str, side: str, comment: str) -> Rule:
-    return _rule(chain, f"-m set --match-set {cluster} {side} {said(comment)} -j RETURN")
+def _cluster_rules(chain: str, cluster: str, near: str, side: str, comment: str) -> Iterator[Rule]:
+    """Out of the chain with what is the cluster's.
+
+    The set is asked once for each prefix length in it, so the one prefix that most cluster packets are
+    for, around the node's own network, has a rule before it that costs a comparison.
+    """
+    if near:
+        yield _rule(chain, f"-{side[0]} {near} {said(comment)} -j RETURN")
+    yield _rule(chain, f"-m set --match-set {cluster} {side} {said(comment)} -j RETURN")
 
 
 def _rule(chain: str, arguments: str) -> Rule:
@@ -207,7 +213,7 @@ def _jumps(uplinks: tuple[str, ...]) -> Iterator[Rule]:
     """Four jumps for each uplink, by built-in chain."""
     named = [name for name in uplinks if _DEVICE.fullmatch(name)]
     for chain, side, target in (
-        ("FORWARD", "-o", EGRESS), ("FORWARD", "-i", INGRESS), ("INPUT", "-i", HOST_IN),
+        ("FORWARD", "-o", EGRESS), ("FORWARD", "-i", INGRESS), ("INPUT", "-i", INGRESS),
         ("POSTROUTING", "-o", HOST_OUT),
     ):  # fmt: skip
         yield from (_rule(chain, f"{side} {name} -j {target}") for name in named)
