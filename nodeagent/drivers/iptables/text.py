@@ -65,7 +65,8 @@ def canonical(text: str) -> str:
     """The one spelling of a rule's arguments: see docs/ownership.md for the order.
 
     `[-s|-d PREFIX] [-i|-o DEVICE] [-m set ...] [-m cgroup ...] [-m comment --comment "TEXT"]
-    [-j TARGET ...]`, the comment always in double quotes, class ids without leading zeros, the flags of SET by name.
+    [-j TARGET ...]`, the comment always in double quotes, class ids without leading zeros, the flags of
+    SET by name.
     """
     return " ".join(_spelt(segment) for segment in sorted(segments(text), key=_rank))
 
