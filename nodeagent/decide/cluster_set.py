@@ -6,6 +6,8 @@ on the side of the cluster. It never covers everything: a prefix of length 0 is 
 
 from __future__ import annotations
 
+import bisect
+import functools
 import ipaddress
 from collections.abc import Iterable
 
@@ -18,6 +20,8 @@ FIXED = (
 )  # fmt: skip
 """Private, shared, loopback, link-local, multicast and reserved: never the internet."""
 MAX_UNCOVERED = 32
+MAX_KNOWN = 8192
+"""Addresses remembered as parsed: several times what a node has, asked for at every cycle."""
 _GUESS_BITS = {4: 24, 6: 64}
 
 
@@ -57,20 +61,39 @@ def widest_around(texts: Iterable[str], networks: Iterable[Network], family: int
 
 def uncovered(networks: list[Network], owners: Iterable[tuple[str, str]]) -> tuple[Uncovered, ...]:
     """The (address, owner) pairs that no network covers, at most 32, each with the prefix to add."""
+    ends = {family: _ends(networks, family) for family in _GUESS_BITS}
     missing = []
     for text, owner in sorted(owners):
-        address = ipaddress.ip_address(text)
-        if not any(address in network for network in networks):
-            around = ipaddress.ip_network((address, _GUESS_BITS[address.version]), strict=False)
+        family, number = _number(text)
+        # Between the first and the last address of a network stands an odd number of ends.
+        if bisect.bisect_right(ends[family], number) % 2 == 0:
+            around = ipaddress.ip_network(f"{text}/{_GUESS_BITS[family]}", strict=False)
             missing.append(Uncovered(address=text, owner=owner, prefix=str(around)))
     return tuple(missing[:MAX_UNCOVERED])
 
 
-def usable(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address when a pod can have it, else None: not a text form, loopback, multicast, unspecified."""
+@functools.lru_cache(maxsize=MAX_KNOWN)
+def usable(text: str) -> str | None:
+    """The address in canonical form when a pod can have it, else None: no address, loopback, multicast."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
     odd = address.is_loopback or address.is_multicast or address.is_unspecified
-    return None if odd or "%" in text else address
+    return None if odd or "%" in text else str(address)
+
+
+@functools.lru_cache(maxsize=MAX_KNOWN)
+def _number(text: str) -> tuple[int, int]:
+    """Family and number of an address."""
+    address = ipaddress.ip_address(text)
+    return address.version, int(address)
+
+
+def _ends(networks: Iterable[Network], family: int) -> list[int]:
+    """The first address of each merged network and the first one behind it, in turn and in order."""
+    merged = map(ipaddress.ip_network, prefixes(networks, family))
+    return [
+        end for network in merged
+        for end in (int(network.network_address), int(network.broadcast_address) + 1)
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ need it again and again are repaired at most once a minute, so that two agents n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import msgspec
 
 from nodeagent.decide.mark_plan import chain_part, jumps_part, rules_of, same_rules, set_part
 from nodeagent.decide.marks import HOST_PODS, MarkWish
-from nodeagent.traffic import MarkReading, MarkState
+from nodeagent.traffic import MarkReading, MarkState, PodEntry
 from nodeagent.traffic_memory import DriftMemory
 
 WINDOW_SECONDS = 900.0
@@ -96,7 +97,7 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[tuple[str, str, boo
     entries = {entry.address: entry for entry in actual.pods}
     for entry in wanted.pods:
         equal = entries.get(entry.address) == entry
-        yield f"{family} entry {entry.address}", _digest(repr(entry)), equal
+        yield f"{family} entry {entry.address}", _entry_digest(entry), equal
     for chain in wanted.chains:
         rules, found = rules_of(wanted.rules, chain), rules_of(actual.rules, chain)
         equal = chain in actual.chains and same_rules(chain, rules, found)
@@ -106,6 +107,12 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[tuple[str, str, boo
         rules = rules_of(wanted.jumps, chain)
         equal = rules == rules_of(actual.jumps, chain) and chain not in actual.displaced
         yield jumps_part(family, chain), _digest(*rules), equal
+
+
+@functools.lru_cache(maxsize=8192)
+def _entry_digest(entry: PodEntry) -> str:
+    """Remembered: nearly all entries are those of the cycle before."""
+    return _digest(repr(entry))
 
 
 def _digest(*texts: str) -> str:

@@ -134,7 +134,7 @@ def _cluster_networks(
 
 def _uncovered(options: MarkOptions, memory: MarkMemory) -> tuple[Uncovered, ...]:
     """Addresses of pods and of the node that are in no prefix but their own."""
-    own = [str(a) for a in map(cluster_set.usable, memory.own_addresses) if a is not None]
+    own = [a for a in map(cluster_set.usable, memory.own_addresses) if a is not None]
     owners = [(address, "node") for address in own]
     owners += [(address, f"{c.namespace}/{c.name}") for address, c in memory.claims.items()]
     return cluster_set.uncovered(_cluster_networks(options, memory, own=False), owners)
