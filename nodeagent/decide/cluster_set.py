@@ -20,6 +20,8 @@ FIXED = (
 )  # fmt: skip
 """Private, shared, loopback, link-local, multicast and reserved: never the internet."""
 MAX_UNCOVERED = 32
+MAX_SETS = 16
+"""Results remembered: the set is asked for in every cycle and hardly ever another."""
 MAX_KNOWN = 8192
 """Addresses remembered as parsed: several times what a node has, asked for at every cycle."""
 _GUESS_BITS = {4: 24, 6: 64}
@@ -42,26 +44,37 @@ def parse(texts: Iterable[str]) -> tuple[list[Network], list[str]]:
     return networks, refused
 
 
-def prefixes(networks: Iterable[Network], family: int) -> tuple[str, ...]:
-    """The fewest prefixes of one family that cover exactly `networks`, sorted by address."""
+@functools.lru_cache(maxsize=MAX_SETS)
+def merged(texts: tuple[str, ...], family: int) -> tuple[Network, ...]:
+    """The fewest networks of one family that cover exactly what `texts` name, sorted by address."""
+    networks = parse(texts)[0]
     if family == 4:
         four = [n for n in networks if isinstance(n, ipaddress.IPv4Network)]
-        return tuple(str(n) for n in ipaddress.collapse_addresses(four))
+        return tuple(ipaddress.collapse_addresses(four))
     six = [n for n in networks if isinstance(n, ipaddress.IPv6Network)]
-    return tuple(str(n) for n in ipaddress.collapse_addresses(six))
+    return tuple(ipaddress.collapse_addresses(six))
 
 
-def widest_around(texts: Iterable[str], networks: Iterable[Network], family: int) -> str:
-    """The widest prefix of the merged `networks` that holds one of the prefixes `texts`; "" for none."""
-    own = [network for network in parse(texts)[0] if network.version == family]
-    merged = [ipaddress.ip_network(text) for text in prefixes(networks, family)]
-    around = [wide for wide in merged if any(network.subnet_of(wide) for network in own)]  # type: ignore[arg-type]  # one family
+@functools.lru_cache(maxsize=MAX_SETS)
+def prefixes(texts: tuple[str, ...], family: int) -> tuple[str, ...]:
+    """`merged` as text."""
+    return tuple(map(str, merged(texts, family)))
+
+
+@functools.lru_cache(maxsize=MAX_SETS)
+def widest_around(attached: tuple[str, ...], texts: tuple[str, ...], family: int) -> str:
+    """The widest of the `merged` prefixes that holds one of `attached` whole; "" for none."""
+    own = merged(attached, family)
+    around = [
+        wide for wide in merged(texts, family)
+        if any(network.subnet_of(wide) for network in own)  # type: ignore[arg-type]  # one family
+    ]  # fmt: skip
     return str(min(around, key=lambda network: network.prefixlen)) if around else ""
 
 
-def uncovered(networks: list[Network], owners: Iterable[tuple[str, str]]) -> tuple[Uncovered, ...]:
-    """The (address, owner) pairs that no network covers, at most 32, each with the prefix to add."""
-    ends = {family: _ends(networks, family) for family in _GUESS_BITS}
+def uncovered(texts: tuple[str, ...], owners: Iterable[tuple[str, str]]) -> tuple[Uncovered, ...]:
+    """The (address, owner) pairs that nothing of `texts` covers, at most 32, each with the prefix to add."""
+    ends = {family: _ends(texts, family) for family in _GUESS_BITS}
     missing = []
     for text, owner in sorted(owners):
         family, number = _number(text)
@@ -90,10 +103,10 @@ def _number(text: str) -> tuple[int, int]:
     return address.version, int(address)
 
 
-def _ends(networks: Iterable[Network], family: int) -> list[int]:
+@functools.lru_cache(maxsize=MAX_SETS)
+def _ends(texts: tuple[str, ...], family: int) -> tuple[int, ...]:
     """The first address of each merged network and the first one behind it, in turn and in order."""
-    merged = map(ipaddress.ip_network, prefixes(networks, family))
-    return [
-        end for network in merged
+    return tuple(
+        end for network in merged(texts, family)
         for end in (int(network.network_address), int(network.broadcast_address) + 1)
-    ]  # fmt: skip
+    )  # fmt: skip

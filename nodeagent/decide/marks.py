@@ -7,6 +7,7 @@ not depend on the number of pods (hostNetwork pods aside). `docs/ownership.md` l
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -101,7 +102,7 @@ def wish(options: MarkOptions, memory: MarkMemory) -> MarkWish | None:
     if not (options.enabled and memory.listed and memory.scanned and memory.linked):
         return None
     mask = 0 if memory.class_only else options.mark_mask
-    cluster = _cluster_networks(options, memory, own=True)
+    cluster = _cluster_texts(options, memory, own=True)
     return MarkWish(
         states=tuple(_state(family, options, memory, cluster, mask) for family in FAMILIES),
         mark_mask=mask,
@@ -122,14 +123,11 @@ def _in_quotes(text: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
-def _cluster_networks(
-    options: MarkOptions, memory: MarkMemory, *, own: bool
-) -> list[cluster_set.Network]:
-    texts = [
+def _cluster_texts(options: MarkOptions, memory: MarkMemory, *, own: bool) -> tuple[str, ...]:
+    return (
         *cluster_set.FIXED, *memory.on_link_prefixes, *options.extra_cluster_cidrs,
         *options.api_addresses, *(memory.own_addresses if own else ()),
-    ]
-    return cluster_set.parse(texts)[0]
+    )
 
 
 def _uncovered(options: MarkOptions, memory: MarkMemory) -> tuple[Uncovered, ...]:
@@ -137,11 +135,11 @@ def _uncovered(options: MarkOptions, memory: MarkMemory) -> tuple[Uncovered, ...
     own = [a for a in map(cluster_set.usable, memory.own_addresses) if a is not None]
     owners = [(address, "node") for address in own]
     owners += [(address, f"{c.namespace}/{c.name}") for address, c in memory.claims.items()]
-    return cluster_set.uncovered(_cluster_networks(options, memory, own=False), owners)
+    return cluster_set.uncovered(_cluster_texts(options, memory, own=False), owners)
 
 
 def _state(
-    family: int, options: MarkOptions, memory: MarkMemory, cluster: list[cluster_set.Network], mask: int
+    family: int, options: MarkOptions, memory: MarkMemory, cluster: tuple[str, ...], mask: int
 ) -> MarkState:
     cluster_name, in_name, out_name = set_names(family)
     host_rules = sorted(_host_pod_rules(options, memory), key=lambda rule: rule.arguments)
@@ -166,6 +164,7 @@ def _state(
     )
 
 
+@functools.lru_cache(maxsize=cluster_set.MAX_KNOWN)
 def _entry(address: str, claim: Claim, mask: int) -> PodEntry:
     return PodEntry(
         address=address, minor=claim.minor, mark=mark(claim.minor, mask), comment=mark_claims.comment(claim)

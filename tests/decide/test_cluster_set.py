@@ -25,9 +25,9 @@ EXTRA = ("203.0.113.0/24", "198.51.100.0/24")
 @pytest.mark.parametrize(("attached", "family", "wanted"), AROUND.values(), ids=list(AROUND))
 def test_widest_around(attached: tuple[str, ...], family: int, wanted: str) -> None:
     """One whole prefix of the set, the same for the same networks in any order."""
-    networks = cluster_set.parse((*cluster_set.FIXED, *EXTRA))[0]
-    found = cluster_set.widest_around(attached, networks, family)
+    texts = (*cluster_set.FIXED, *EXTRA)
+    found = cluster_set.widest_around(attached, texts, family)
 
-    assert found == cluster_set.widest_around(attached[::-1], networks, family) == wanted
-    assert not found or found in cluster_set.prefixes(networks, family)
+    assert found == cluster_set.widest_around(attached[::-1], texts[::-1], family) == wanted
+    assert not found or found in cluster_set.prefixes(texts, family)
     assert not found or ipaddress.ip_network(found).version == family
