@@ -28,6 +28,9 @@ from nodeagent.xid_data import load_xid_table
 FIRST_LOOK_SECONDS = 8.0
 """How long the first cycle waits for every signal to have been tried once."""
 
+CANCEL_AGAIN_SECONDS = 2.0
+"""How long a cancelled task may take to clean up before it is taken for one that goes on."""
+
 
 class Parts:
     """Board, inbox, workers and samplers of one process."""
@@ -118,11 +121,14 @@ class Parts:
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and return when all have ended."""
-    ending = list(tasks)
-    for task in ending:
-        task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
+    """Cancel tasks and return when all have ended; one that swallowed it is cancelled again."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        done, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+        for task in done:
+            _ = task.cancelled() or task.exception()  # else asyncio prints it when the task is collected
 
 
 def open_clock(settings: Settings) -> SystemClock:

@@ -6,6 +6,7 @@ counted and the first reason is kept. Pure: it never reads anything.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 
@@ -20,6 +21,8 @@ MAX_PODS = 1000
 MAX_BYTES = 64 << 20
 """Longest text of a list."""
 MAX_ADDRESSES = 8
+MAX_KNOWN = 8192
+"""Addresses remembered as parsed: a list has mostly those of the list before."""
 MAX_ANNOTATIONS = 32
 MAX_ANNOTATION_CHARACTERS = 256
 BANDWIDTH_ANNOTATION = "kubernetes.io/egress-bandwidth"
@@ -156,6 +159,7 @@ def _addresses(status: _Status) -> tuple[str, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=MAX_KNOWN)
 def canonical_address(text: str) -> str:
     """The one text form of an address that a pod can have; ValueError for anything else."""
     try:

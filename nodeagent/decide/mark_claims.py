@@ -110,8 +110,8 @@ def _live_addresses(pods: Iterable[Pod], own: frozenset[str]) -> Iterator[tuple[
             continue
         for text in pod.addresses:
             address = cluster_set.usable(text)
-            if address is not None and str(address) not in own:
-                yield str(address), pod
+            if address is not None and address not in own:
+                yield address, pod
 
 
 def _rank(pod: Pod) -> tuple[bool, bool, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from nodeagent.decide import drift
 from nodeagent.decide.drift import Part, digest
 from nodeagent.decide.mark_plan import chain_part, jumps_part, rules_of, same_rules, set_part
 from nodeagent.decide.marks import HOST_PODS, MarkWish
-from nodeagent.traffic import MarkReading, MarkState
+from nodeagent.traffic import MarkReading, MarkState, PodEntry
 from nodeagent.traffic_memory import DriftMemory
 
 
@@ -41,7 +42,7 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[Part]:
     entries = {entry.address: entry for entry in actual.pods}
     for entry in wanted.pods:
         equal = entries.get(entry.address) == entry
-        yield f"{family} entry {entry.address}", digest(repr(entry)), equal
+        yield f"{family} entry {entry.address}", _entry_digest(entry), equal
     for chain in wanted.chains:
         rules, found = rules_of(wanted.rules, chain), rules_of(actual.rules, chain)
         equal = chain in actual.chains and same_rules(chain, rules, found)
@@ -51,3 +52,9 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[Part]:
         rules = rules_of(wanted.jumps, chain)
         equal = rules == rules_of(actual.jumps, chain) and chain not in actual.displaced
         yield jumps_part(family, chain), digest(*rules), equal
+
+
+@functools.lru_cache(maxsize=8192)
+def _entry_digest(entry: PodEntry) -> str:
+    """Remembered: nearly all entries are those of the cycle before."""
+    return digest(repr(entry))

@@ -7,6 +7,7 @@ not depend on the number of pods (hostNetwork pods aside). `docs/ownership.md` l
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -33,9 +34,8 @@ from nodeagent.traffic import (
 from nodeagent.traffic_memory import Claim, MarkMemory, Uncovered
 
 EGRESS, INGRESS = f"{CHAIN_PREFIX}EGRESS", f"{CHAIN_PREFIX}INGRESS"
-HOST_IN, HOST_OUT = f"{CHAIN_PREFIX}HOST-IN", f"{CHAIN_PREFIX}HOST-OUT"
-HOST_PODS = f"{CHAIN_PREFIX}HOST-PODS"
-CHAINS = (EGRESS, INGRESS, HOST_IN, HOST_PODS, HOST_OUT)
+HOST_OUT, HOST_PODS = f"{CHAIN_PREFIX}HOST-OUT", f"{CHAIN_PREFIX}HOST-PODS"
+CHAINS = (EGRESS, INGRESS, HOST_PODS, HOST_OUT)
 """A chain stands after those that it jumps to."""
 MAX_MARK_USERS = 8
 _DEVICE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
@@ -108,7 +108,7 @@ def wish(options: MarkOptions, memory: MarkMemory) -> MarkWish | None:
     if not (options.enabled and memory.listed and memory.scanned and memory.linked):
         return None
     mask = 0 if memory.class_only else options.mark_mask
-    cluster = _cluster_networks(options, memory, own=True)
+    cluster = _cluster_texts(options, memory, own=True)
     return MarkWish(
         states=tuple(_state(family, options, memory, cluster, mask) for family in FAMILIES),
         mark_mask=mask,
@@ -129,30 +129,28 @@ def _in_quotes(text: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
-def _cluster_networks(
-    options: MarkOptions, memory: MarkMemory, *, own: bool
-) -> list[cluster_set.Network]:
-    texts = [
+def _cluster_texts(options: MarkOptions, memory: MarkMemory, *, own: bool) -> tuple[str, ...]:
+    return (
         *cluster_set.FIXED, *memory.on_link_prefixes, *options.extra_cluster_cidrs,
         *options.api_addresses, *(memory.own_addresses if own else ()),
-    ]
-    return cluster_set.parse(texts)[0]
+    )
 
 
 def _uncovered(options: MarkOptions, memory: MarkMemory) -> tuple[Uncovered, ...]:
     """Addresses of pods and of the node that are in no prefix but their own."""
-    own = [str(a) for a in map(cluster_set.usable, memory.own_addresses) if a is not None]
+    own = [a for a in map(cluster_set.usable, memory.own_addresses) if a is not None]
     owners = [(address, "node") for address in own]
     owners += [(address, f"{c.namespace}/{c.name}") for address, c in memory.claims.items()]
-    return cluster_set.uncovered(_cluster_networks(options, memory, own=False), owners)
+    return cluster_set.uncovered(_cluster_texts(options, memory, own=False), owners)
 
 
 def _state(
-    family: int, options: MarkOptions, memory: MarkMemory, cluster: list[cluster_set.Network], mask: int
+    family: int, options: MarkOptions, memory: MarkMemory, cluster: tuple[str, ...], mask: int
 ) -> MarkState:
     cluster_name, in_name, out_name = set_names(family)
     host_rules = sorted(_host_pod_rules(options, memory), key=lambda rule: rule.arguments)
-    fixed_rules = _fixed_rules(cluster_name, in_name, out_name, marked=mask != 0)
+    near = cluster_set.widest_around(memory.on_link_prefixes, cluster, family)
+    fixed_rules = _fixed_rules(set_names(family), near, marked=mask != 0)
     return MarkState(
         family=family,
         chains=CHAINS,
@@ -172,6 +170,7 @@ def _state(
     )
 
 
+@functools.lru_cache(maxsize=cluster_set.MAX_KNOWN)
 def _entry(address: str, claim: Claim, mask: int) -> PodEntry:
     return PodEntry(
         address=address, minor=claim.minor, mark=mark(claim.minor, mask), comment=mark_claims.comment(claim)
@@ -184,25 +183,31 @@ def mark(minor: int, mask: int) -> int:
     return shifted if shifted & ~mask == 0 else 0
 
 
-def _fixed_rules(cluster: str, pods_in: str, pods_out: str, *, marked: bool) -> Iterator[Rule]:
-    """The rules of our chains, the same for any number of pods."""
+def _fixed_rules(names: tuple[str, str, str], near: str, *, marked: bool) -> Iterator[Rule]:
+    """The rules of our chains, the same for any number of pods. `near`: see `_cluster_rules`."""
+    cluster, pods_in, pods_out = names
     default_class = f"-j CLASSIFY --set-class {HTB_MAJOR:x}:{DEFAULT_MINOR:x}"
     map_mark = " --map-mark" if marked else ""
-    yield _cluster_rule(EGRESS, cluster, "dst", f"{PODS_TRAFFIC}cluster-out")
+    yield from _cluster_rules(EGRESS, cluster, near, "dst", f"{PODS_TRAFFIC}cluster-out")
     yield _rule(EGRESS, f"{said(PODS_TRAFFIC + 'internet-out')} {default_class}")
     yield _rule(EGRESS, f"-j SET --map-set {pods_out} src{map_mark} --map-prio")
-    yield _cluster_rule(INGRESS, cluster, "src", f"{NODE_TRAFFIC}cluster-in")
+    yield from _cluster_rules(INGRESS, cluster, near, "src", f"{NODE_TRAFFIC}cluster-in")
     yield _rule(INGRESS, said(f"{NODE_TRAFFIC}internet-in"))
     yield _rule(INGRESS, f"-m set --match-set {pods_in} dst")
-    yield _cluster_rule(HOST_IN, cluster, "src", f"{NODE_TRAFFIC}cluster-in")
-    yield _rule(HOST_IN, said(f"{NODE_TRAFFIC}internet-in"))
-    yield _cluster_rule(HOST_OUT, cluster, "dst", f"{NODE_TRAFFIC}cluster-out")
+    yield from _cluster_rules(HOST_OUT, cluster, near, "dst", f"{NODE_TRAFFIC}cluster-out")
     yield _rule(HOST_OUT, said(f"{NODE_TRAFFIC}internet-out"))
     yield _rule(HOST_OUT, f"-j {HOST_PODS}")
 
 
-def _cluster_rule(chain: str, cluster: str, side: str, comment: str) -> Rule:
-    return _rule(chain, f"-m set --match-set {cluster} {side} {said(comment)} -j RETURN")
+def _cluster_rules(chain: str, cluster: str, near: str, side: str, comment: str) -> Iterator[Rule]:
+    """Out of the chain with what is the cluster's.
+
+    The set is asked once for each prefix length in it, so the one prefix that most cluster packets are
+    for, around the node's own network, has a rule before it that costs a comparison.
+    """
+    if near:
+        yield _rule(chain, f"-{side[0]} {near} {said(comment)} -j RETURN")
+    yield _rule(chain, f"-m set --match-set {cluster} {side} {said(comment)} -j RETURN")
 
 
 def _rule(chain: str, arguments: str) -> Rule:
@@ -213,7 +218,7 @@ def _jumps(uplinks: tuple[str, ...]) -> Iterator[Rule]:
     """Four jumps for each uplink, by built-in chain."""
     named = [name for name in uplinks if _DEVICE.fullmatch(name)]
     for chain, side, target in (
-        ("FORWARD", "-o", EGRESS), ("FORWARD", "-i", INGRESS), ("INPUT", "-i", HOST_IN),
+        ("FORWARD", "-o", EGRESS), ("FORWARD", "-i", INGRESS), ("INPUT", "-i", INGRESS),
         ("POSTROUTING", "-o", HOST_OUT),
     ):  # fmt: skip
         yield from (_rule(chain, f"{side} {name} -j {target}") for name in named)

@@ -74,8 +74,10 @@ class _Fold:
     def add(self, uid: str, field: str, gained: int) -> None:
         """Add to one column of a pod and of its namespace."""
         count = self.pods[uid]
-        self.pods[uid] = msgspec.structs.replace(count, tally=_plus(count.tally, field, gained))
         name = count.namespace
+        if not gained and getattr(count.tally, field) is not None and name in self.namespaces:
+            return
+        self.pods[uid] = msgspec.structs.replace(count, tally=_plus(count.tally, field, gained))
         if name not in self.namespaces and len(self.namespaces) >= MAX_NAMESPACES:
             name = OTHER_NAMESPACES
         self.namespaces[name] = _plus(self.namespaces.get(name, Tally()), field, gained)
@@ -83,7 +85,7 @@ class _Fold:
     def link(self, uid: str, **gained: int) -> None:
         """Add to the veth sums of a pod, where it has one."""
         count = self.pods[uid]
-        if count.link is not None:
+        if count.link is not None and any(gained.values()):
             sums = {name: getattr(count.link, name) + value for name, value in gained.items()}
             self.pods[uid] = msgspec.structs.replace(count, link=msgspec.structs.replace(count.link, **sums))
 

@@ -6,12 +6,12 @@ Looks only while there are such pods; directory names are read in a thread, neve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from nodeagent.drivers import cgroups
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.pace import woken
 from nodeagent.signals import SignalKey
 from nodeagent.traffic import PodList
 
@@ -47,8 +47,7 @@ class HostPodSampler:
                 self.paths = found
                 self._inbox.wake()
             period_seconds = MISSING_SECONDS if len(found) < len(uids) else PERIOD_SECONDS
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), period_seconds)
+            await woken(self._wake, period_seconds)
             await asyncio.sleep(GAP_SECONDS)
 
     def _uids(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.pace import woken
 from nodeagent.signals import Unread
 from nodeagent.traffic import (
     FAMILIES,
@@ -109,8 +110,7 @@ class MarkSampler:
                     with contextlib.suppress(DriverError):
                         await self.read_now()
                 due_seconds = self._clock.monotonic_seconds() + GAP_SECONDS
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), PERIOD_SECONDS)
+                await woken(self._wake, PERIOD_SECONDS)
                 await asyncio.sleep(max(0.0, due_seconds - self._clock.monotonic_seconds()))
         finally:
             self._forget_event()

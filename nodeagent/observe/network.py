@@ -17,6 +17,7 @@ from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.pace import woken
 from nodeagent.signals import SignalKey, Unread
 from nodeagent.traffic import LinkState, PodList
 
@@ -123,8 +124,7 @@ class LinkSampler:
         period_seconds = PERIOD_SECONDS if self._listening else RETRY_SECONDS
         gap_seconds = max(GAP_SECONDS, GAP_RATIO * self._took_seconds)
         due_seconds = self._clock.monotonic_seconds() + min(gap_seconds, period_seconds)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), period_seconds)
+        await woken(self._wake, period_seconds)
         left_seconds = due_seconds - self._clock.monotonic_seconds()
         await asyncio.sleep(max(SETTLE_SECONDS, left_seconds))
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from nodeagent.drivers.clock import Clock
 
 LOOK_SECONDS = 1.0
 """How often readiness is looked at while only readiness is waited for."""
+
+
+async def woken(event: asyncio.Event, seconds: float) -> bool:
+    """Return once `event` is set or the time has passed; True for the former.
+
+    `asyncio.wait_for` would do until Python 3.12, but for a cancellation that comes together with the
+    event: it is lost, and the task goes on for ever.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 class Pace:
@@ -34,8 +47,6 @@ class Pace:
     async def wait(self, ready_at_seconds: Callable[[], float]) -> None:
         """Return when the period is over or after `wake`, but not before the CLOCK_MONOTONIC of readiness."""
         due_seconds = self._started_seconds + self._period_seconds
-        with contextlib.suppress(TimeoutError):
-            left_seconds = due_seconds - self._clock.monotonic_seconds()
-            await asyncio.wait_for(self._wake.wait(), max(0.0, left_seconds))
+        await woken(self._wake, max(0.0, due_seconds - self._clock.monotonic_seconds()))
         while (left_seconds := ready_at_seconds() - self._clock.monotonic_seconds()) > 0:
             await asyncio.sleep(min(left_seconds, LOOK_SECONDS))

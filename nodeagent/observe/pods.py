@@ -19,6 +19,7 @@ from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.pace import woken
 from nodeagent.settings import PodSettings
 from nodeagent.signals import SignalKey, Unread
 from nodeagent.traffic import PodList, PodSource
@@ -191,8 +192,7 @@ class PodSampler:
             await self._sleep(self._follow.gap_seconds)
 
     async def _sleep(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+        await woken(self._wake, seconds)
 
 
 class Follow:

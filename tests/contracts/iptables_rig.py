@@ -32,6 +32,9 @@ def wanted(family: int, uplinks: tuple[str, ...] = ("eth0",)) -> MarkState:
         family=family,
         chains=(EGRESS, HOST_OUT, HOST_PODS),
         rules=(
+            rule(EGRESS, f"-d {'10.0.0.0/8' if family == 4 else 'fc00::/7'}"
+                         ' -m comment --comment "nodeagent pods traffic=cluster-out" -j RETURN'),
+            rule(EGRESS, f"-s {'192.0.2.7/32' if family == 4 else '2001:db8::7/128'}"),
             rule(EGRESS, f"-m set --match-set nodeagent-cluster{family} dst"
                          ' -m comment --comment "nodeagent pods traffic=cluster-out" -j RETURN'),
             rule(EGRESS, '-m comment --comment "nodeagent pods traffic=internet-out"'

@@ -87,10 +87,11 @@ class NetAgent:
 
     # -- life
 
-    def start(self, under: Sequence[str] = ()) -> NetAgent:
+    def start(self, under: Sequence[str] = (), *, dies_at: int | None = None) -> NetAgent:
         """Start the daemon, `under` a command that starts it; returns at once."""
         patches = [f"{name}={value}" for name, value in self._periods.items()]
-        argv = [*under, sys.executable, "-m", "tests.netns.quick_daemon", *patches, "--",
+        module = ("quick_daemon",) if dies_at is None else ("dying_daemon", str(dies_at))
+        argv = [*under, sys.executable, "-m", f"tests.netns.{module[0]}", *module[1:], *patches, "--",
                 "--config", str(self.folder / "nodeagent.toml"), "run"]
         environment = {**self.world.environment, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("ab") as log:
@@ -108,6 +109,14 @@ class NetAgent:
         assert self.process is not None
         self.process.send_signal(number)
         self.process.wait(STOP_SECONDS)
+
+    def died(self, deadline_seconds: float) -> bool:
+        """True when the daemon is killed within the time; False when it is alive then."""
+        assert self.process is not None
+        try:
+            return self.process.wait(deadline_seconds) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:
+            return False
 
     def pods(self, *pods: Pod) -> None:
         """Replace the list of pods in one step, as an updater of the file would."""
@@ -139,6 +148,15 @@ class NetAgent:
         program = "iptables" if family == 4 else "ip6tables"
         text = self.world.command("node", f"{program}-{self.backend}-save", "-t", "mangle")
         return [line.partition(" [")[0] for line in text.splitlines() if "NODEAGENT-" in line]
+
+    def whole(self) -> str:
+        """Everything of ours in the kernel as text, without counters."""
+        sets = [name for name in self.world.command("node", "ipset", "list", "-n").split()
+                if name.startswith("nodeagent-")]
+        texts = [self.world.command("node", "ipset", "save", name) for name in sorted(sets)]
+        lines = [line for text in texts for line in sorted(text.splitlines())]
+        lines += [line for family in (4, 6) for line in self.mangle(family)]
+        return "\n".join(re.sub(r" (packets|bytes) \d+", "", line) for line in lines)
 
     def is_settled(self, *pods: Pod) -> bool:
         """True when every pod's addresses have their entries, and the jumps of both families stand."""

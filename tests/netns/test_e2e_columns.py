@@ -19,8 +19,8 @@ PODS = (pod("a", POD_A[4], POD_A[6]), pod("b", POD_B[4], POD_B[6], namespace="ot
 COUNT = 20
 FOUR_BYTES, SIX_BYTES = COUNT * 1028, COUNT * 1048
 SLACK_BYTES = 2500
-"""Neighbour discovery, multicast reports and ARP of the kernels, at any time, in the cluster columns: 812 bytes
-were seen in one look on a busy machine. Of twenty datagrams, three in the wrong column are still seen."""
+"""Neighbour discovery, multicast reports and ARP of the kernels, at any time, in the cluster columns:
+812 bytes were seen in one look on a busy machine. Of twenty datagrams, three in the wrong column are seen."""
 METADATA, NODE_DNS, BROADCAST = "169.254.169.254", "169.254.20.10", "255.255.255.255"
 SERVICE_INSIDE, SERVICE_OUTSIDE = "10.96.0.30", "10.96.0.31"
 PUBLIC_NODES = {"node": "203.0.113.2", "inside": "203.0.113.3"}

@@ -149,6 +149,10 @@ def _built(family: int, chain: Any, arguments: str) -> Any:
             rule.in_interface = segment[1]
         elif segment[0] == "-o":
             rule.out_interface = segment[1]
+        elif segment[0] == "-s":
+            rule.src = segment[1]
+        elif segment[0] == "-d":
+            rule.dst = segment[1]
         elif segment[0] == "-m" and "!" not in segment:
             _set_options(rule.create_match(segment[1]), segment[2:])
         elif segment[0] == "-j":

@@ -15,7 +15,7 @@ from nodeagent.traffic import Counter
 
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _SEGMENT = frozenset({"-i", "-o", "-s", "-d", "-p", "-f", "-m", "-j", "-g"})
-_ORDER = ("-i", "-o", "-m set", "-m cgroup", "other", "-m comment", "-j")
+_ORDER = ("-s", "-d", "-i", "-o", "-m set", "-m cgroup", "other", "-m comment", "-j")
 _BARE = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
 _CLASS = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,8})")
 _COUNTED = re.compile(r"\[(\d+):(\d+)\] (.*)")
@@ -64,8 +64,9 @@ def segments(text: str) -> list[tuple[str, ...]]:
 def canonical(text: str) -> str:
     """The one spelling of a rule's arguments: see docs/ownership.md for the order.
 
-    `[-i|-o DEVICE] [-m set ...] [-m cgroup ...] [-m comment --comment "TEXT"] [-j TARGET ...]`, the comment
-    always in double quotes, class ids without leading zeros, the flags of SET by name.
+    `[-s|-d PREFIX] [-i|-o DEVICE] [-m set ...] [-m cgroup ...] [-m comment --comment "TEXT"]
+    [-j TARGET ...]`, the comment always in double quotes, class ids without leading zeros, the flags of
+    SET by name.
     """
     return " ".join(_spelt(segment) for segment in sorted(segments(text), key=_rank))
 

@@ -1,0 +1,39 @@
+"""The daemon that dies by SIGKILL at one op on the kernel, as if the power had gone at that instant.
+
+`python -m tests.netns.dying_daemon N MODULE.NAME=VALUE ... -- ARGUMENTS`: before the op number N, from 0; the
+op before it was carried out, and nobody was told what it did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from nodeagent.act.network import KernelMarks
+from nodeagent.model import Op
+from tests.netns.quick_daemon import patch
+
+
+def die_at(number: int) -> None:
+    """Have this process die before an op."""
+    perform, passed = KernelMarks.perform, 0
+
+    async def counted(self: KernelMarks, op: Op) -> str:
+        nonlocal passed
+        if passed == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        passed += 1
+        return await perform(self, op)
+
+    KernelMarks.perform = counted  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--")
+    die_at(int(sys.argv[1]))
+    patch(sys.argv[2:at])
+    sys.argv[1:] = sys.argv[at + 1 :]
+    from nodeagent.cli import main
+
+    sys.exit(main())
