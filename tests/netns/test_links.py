@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.drivers.links import LinkEvents, LinkReader, netlink, read
+from nodeagent import rtnetlink
+from nodeagent.drivers.links import LinkEvents, LinkReader, read
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.traffic import LinkState
 from tests.drivers.rig import check_leaks, until
@@ -272,7 +273,7 @@ WHOLE = message(16) + message(3)
 
 def dumped() -> int:
     """Objects of one dump."""
-    return len(asyncio.run(netlink.dump(netlink.GET_LINK, b"\0" * 16)))
+    return len(asyncio.run(rtnetlink.dump(rtnetlink.GET_LINK, b"\0" * 16)))
 
 
 def test_an_interrupted_dump_is_read_again(scripted: list[bytes | OSError]) -> None:
@@ -285,7 +286,7 @@ def test_an_interrupted_dump_is_read_again(scripted: list[bytes | OSError]) -> N
 
 def test_a_dump_that_is_always_interrupted_is_busy(scripted: list[bytes | OSError]) -> None:
     """After five tries the reading fails; a part is never returned."""
-    scripted += [INTERRUPTED] * netlink.TRIES
+    scripted += [INTERRUPTED] * rtnetlink.TRIES
 
     with pytest.raises(DriverError) as caught:
         dumped()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from nodeagent.drivers.links.netlink import GROUPS
+from nodeagent.rtnetlink import GROUPS
 from nodeagent.netlink_listener import NetlinkListener
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nodeagent.drivers.links import netlink
-from nodeagent.drivers.links.netlink import Message
+from nodeagent import rtnetlink
+from nodeagent.rtnetlink import Message
 from nodeagent.traffic import LinkState, PodLink, Uplink
 
 AUTO = "auto"
@@ -125,11 +125,11 @@ class LinkReader:
 
 async def _devices() -> list[Device]:
     found = []
-    for message in await netlink.dump(netlink.GET_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+    for message in await rtnetlink.dump(rtnetlink.GET_LINK, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
         _, type_, index, flags, _ = _LINK.unpack_from(message.data, message.at)
         attributes = message.attributes(_LINK.size)
         info = attributes.get(18, b"")
-        kind = netlink.parse_attributes(info, 0, len(info)).get(1, b"")
+        kind = rtnetlink.parse_attributes(info, 0, len(info)).get(1, b"")
         statistics = attributes.get(23, b"")
         counts = struct.unpack_from("=QQQQ", statistics) if len(statistics) >= 32 else (0, 0, 0, 0)
         header_bytes = ETHERNET_HEADER_BYTES if type_ == _ETHERNET else 0
@@ -151,7 +151,7 @@ async def _addresses(devices: Mapping[int, Device]) -> tuple[tuple[str, ...], li
     own: set[str] = set()
     prefixes = []
     header = _ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
-    for message in await netlink.dump(netlink.GET_ADDRESS, header):
+    for message in await rtnetlink.dump(rtnetlink.GET_ADDRESS, header):
         _, length, _, _, index = _ADDRESS.unpack_from(message.data, message.at)
         attributes = message.attributes(_ADDRESS.size)
         peer = _address(attributes.get(1, b""))
@@ -171,7 +171,7 @@ async def _routes(family: int) -> list[Route]:
     """Default routes, host routes and attached prefixes; the thousands of others are passed over."""
     found = []
     host_length = 32 if family == socket.AF_INET else 128
-    for message in await netlink.dump(netlink.GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
+    for message in await rtnetlink.dump(rtnetlink.GET_ROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)):
         _, length, _, _, table, protocol, _, type_, _ = _ROUTE.unpack_from(message.data, message.at)
         attaching = protocol in (_KERNEL_PROTOCOL, _ADVERTISED_PROTOCOL)
         if type_ != _UNICAST or not (length in (0, host_length) or attaching):
@@ -262,7 +262,7 @@ async def _by_neighbour(addresses: Iterable[str]) -> dict[str, int]:
     """Address -> device by its neighbour entry; on a bridge the port that has learned its MAC."""
     wanted = set(addresses)
     entries: dict[str, tuple[int, bytes]] = {}
-    for message in await netlink.dump(netlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+    for message in await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
         _, index, state, _, _ = _NEIGHBOUR.unpack_from(message.data, message.at)
         attributes = message.attributes(_NEIGHBOUR.size)
         address = _address(attributes.get(1, b""))
@@ -271,7 +271,7 @@ async def _by_neighbour(addresses: Iterable[str]) -> dict[str, int]:
     if not entries:
         return {}
     ports: dict[tuple[int, bytes], int] = {}
-    for message in await netlink.dump(netlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(_BRIDGE_FAMILY, 0, 0, 0, 0)):
+    for message in await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(_BRIDGE_FAMILY, 0, 0, 0, 0)):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(message.data, message.at)
         attributes = message.attributes(_NEIGHBOUR.size)
         if 9 in attributes and 2 in attributes:

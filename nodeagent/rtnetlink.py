@@ -1,7 +1,8 @@
-"""Dumps of rtnetlink: fixed headers and raw attributes, whole or not at all.
+"""Reads of rtnetlink: fixed headers and raw attributes, whole or not at all; never writes.
 
 Why not pyroute2: its 0.9 line does not report an interrupted dump, ends a dump early when a parser skips a
-whole buffer, and takes 126 ms of the loop for 500 devices where this takes 17 (docs/adr/005).
+whole buffer, and takes 126 ms of the loop for 500 devices where this takes 17 (docs/adr/005). Some lists of
+the kernel (tc) say nothing when they change under the reader: those are dumped with `watch`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nodeagent.errors import DriverError, ErrorKind
@@ -22,7 +23,7 @@ GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 TRIES = 5
 DEADLINE_SECONDS = 10.0
 
-_REQUEST, _DUMP, _INTERRUPTED = 0x1, 0x300, 0x10
+_REQUEST, _ACK, _DUMP, _INTERRUPTED = 0x1, 0x4, 0x300, 0x10
 _NOOP, _ERROR, _DONE = 1, 2, 3
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -61,17 +62,22 @@ class _Interrupted(Exception):
     """The kernel's list changed while it was read."""
 
 
-async def dump(kind: int, header: bytes) -> list[Message]:
+Concerns = Callable[[int, Message], bool]
+"""Whether a notification (its type, its message) is of something that a dump lists."""
+
+
+async def dump(kind: int, header: bytes, *, watch: int = 0, concerns: Concerns | None = None) -> list[Message]:
     """Every object of a kind; `header` is the fixed header of the request.
 
-    Raises DriverError: busy (interrupted `TRIES` times), timeout, denied, absent, invalid.
+    `watch`: multicast groups as a mask; a notification that `concerns` says of them during the dump makes it
+    interrupted. Raises DriverError: busy (interrupted `TRIES` times), timeout, denied, absent, invalid.
     """
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             for attempt in range(TRIES):
                 await asyncio.sleep(0.01 * attempt)
                 try:
-                    return await _dump_once(kind, header)
+                    return await _dump_once(kind, header, watch, concerns)
                 except _Interrupted:
                     continue
     except TimeoutError as error:
@@ -81,17 +87,44 @@ async def dump(kind: int, header: bytes) -> list[Message]:
     raise DriverError(ErrorKind.BUSY, "rtnetlink", "dump", f"dump {kind} was interrupted {TRIES} times")
 
 
-async def _dump_once(kind: int, header: bytes) -> list[Message]:
+async def get(kind: int, header: bytes) -> Message | None:
+    """One object (`header` as in the request, attributes behind it); None when there is no such object.
+
+    Raises DriverError: timeout, denied, invalid.
+    """
+    loop = asyncio.get_running_loop()
+    found: Message | None = None
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            with _opened(0) as connection:
+                connection.send(_request(kind, _REQUEST | _ACK, header))
+                while True:
+                    for type_, _, _, message in _messages(await loop.sock_recv(connection, _BUFFER_BYTES)):
+                        if type_ != _ERROR:
+                            found = message
+                        elif _status(message) in (0, -errno.ENOENT, -errno.ENODEV):
+                            return found
+                        else:
+                            raise _failed(kind, -_status(message))
+    except TimeoutError as error:
+        raise DriverError(ErrorKind.TIMEOUT, "rtnetlink", "get", f"no answer to get {kind}") from error
+    except OSError as error:
+        raise _failed(kind, error.errno or 0) from error
+
+
+async def _dump_once(kind: int, header: bytes, watch: int, concerns: Concerns | None) -> list[Message]:
     loop = asyncio.get_running_loop()
     found: list[Message] = []
     interrupted = False
-    flags = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-    with socket.socket(socket.AF_NETLINK, flags, socket.NETLINK_ROUTE) as connection:
-        connection.bind((0, 0))
-        connection.send(_HEADER.pack(_HEADER.size + len(header), kind, _REQUEST | _DUMP, 1, 0) + header)
+    with _opened(watch) as connection:
+        own, _ = connection.getsockname()
+        connection.send(_request(kind, _REQUEST | _DUMP, header))
         while True:
-            data = await loop.sock_recv(connection, _BUFFER_BYTES)
-            for type_, message_flags, message in _messages(data):
+            data = await _received(loop, connection)
+            for type_, message_flags, sender, message in _messages(data):
+                if watch and sender != own:
+                    interrupted = interrupted or concerns is None or concerns(type_, message)
+                    continue
                 interrupted = interrupted or bool(message_flags & _INTERRUPTED)
                 if type_ == _ERROR:
                     raise _failed(kind, -_status(message))
@@ -106,13 +139,38 @@ async def _dump_once(kind: int, header: bytes) -> list[Message]:
             await asyncio.sleep(0)  # the answer is always there: let others have the loop in between
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, int, Message]]:
+async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:
+    try:
+        return await loop.sock_recv(connection, _BUFFER_BYTES)
+    except OSError as error:
+        if error.errno == errno.ENOBUFS:  # notifications were lost, perhaps one that concerns the dump
+            raise _Interrupted from error
+        raise
+
+
+def _opened(groups: int) -> socket.socket:
+    flags = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    connection = socket.socket(socket.AF_NETLINK, flags, socket.NETLINK_ROUTE)
+    try:
+        connection.bind((0, groups))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _request(kind: int, flags: int, body: bytes) -> bytes:
+    return _HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, int, int, Message]]:
+    """Type, flags, port of the sender, object."""
     at = 0
     while at + _HEADER.size <= len(data):
-        length, type_, flags, _, _ = _HEADER.unpack_from(data, at)
+        length, type_, flags, _, port = _HEADER.unpack_from(data, at)
         if length < _HEADER.size or at + length > len(data):
             raise DriverError(ErrorKind.INVALID, "rtnetlink", "dump", "a message is cut off")
-        yield type_, flags, Message(data, at + _HEADER.size, at + length)
+        yield type_, flags, port, Message(data, at + _HEADER.size, at + length)
         at += (length + 3) & ~3
 
 
