@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.quantity import BadRate, bits_per_second, is_rate, shown_rate
@@ -43,6 +43,7 @@ def test_what_is_no_rate_is_refused_with_a_remedy(text: str, says: str) -> None:
     assert not is_rate(text)
 
 
+@settings(deadline=None)
 @given(
     st.one_of(st.text(max_size=40), st.from_regex(r"[0-9.]{1,8}[a-zA-Z+-]{0,4}[0-9]{0,3}", fullmatch=True))
 )

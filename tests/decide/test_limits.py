@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.decide import limits
@@ -223,6 +223,7 @@ words = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(
     given_=st.lists(st.dictionaries(st.sampled_from([L, G, BANDWIDTH]), words), max_size=4),
     adopt=st.booleans(),

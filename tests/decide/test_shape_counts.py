@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.decide import shape_counts
-from nodeagent.shape import ROOT_MINOR
+from nodeagent.shape import ROOT_MINOR, ClassCounter
 from nodeagent.shape_memory import ClassCount, ClassSum
 from nodeagent.traffic import DEFAULT_MINOR
 from tests.decide.mark_world import World, pod, pod_list, shaping_world
@@ -87,6 +87,18 @@ def test_a_class_made_anew_lowers_no_sum() -> None:
 
     assert count(world).total.sent_bytes == 1010
     assert world.memory.shape.namespaces["team-1"].sent_bytes == 1010
+
+
+def test_a_counter_that_began_anew_unseen_lowers_no_sum() -> None:
+    """A class deleted and made again between two readings: its whole value is gain."""
+    world, tc, minor = limited()
+    tc.send(minor, 1000, drops=5)
+    world.cycle()
+    tc.counters[minor] = ClassCounter(bytes=10, drops=1)
+    world.cycle()
+
+    total = count(world).total
+    assert (total.sent_bytes, total.dropped_packets_count) == (1010, 6)
 
 
 def test_another_pods_class_gives_nothing_to_its_successor() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from nodeagent.decide import network, shaping
 from nodeagent.errors import ErrorKind
 from nodeagent.model import NODE, Op
-from nodeagent.shape import IFB_NAME, ShapeFilter
+from nodeagent.shape import IFB_NAME, ROOT_MINOR, ShapeFilter
 from nodeagent.signals import SignalKey, Unread
 from nodeagent.traffic import PodPhase
 from tests.decide.mark_kernel import Refused
@@ -126,6 +127,37 @@ def test_a_pod_that_goes_loses_its_entry_then_drains_then_loses_its_class() -> N
     must_be_as_wanted(world)
 
 
+def test_a_class_stands_as_long_as_an_entry_leads_to_it() -> None:
+    """An entry that could not be deleted keeps its class, however long it takes."""
+    world = settled(pod(1), pod(4))
+    minor = world.memory.marks.claims["10.244.1.4"].minor
+    world.pods = pod_list(pod(1))
+    for _ in range(12):
+        ops = world.decide()
+        for op in ops.ops if ops is not None else ():
+            if op.kind != "entries.delete":
+                world.apply(op)
+    assert world.tc is not None
+    assert minor in world.tc.classes
+    world.settle()
+    assert minor not in world.tc.classes
+
+
+def test_a_class_under_the_wrong_parent_is_made_anew() -> None:
+    """The kernel moves no class: it is deleted and put, and nothing is refused."""
+    world = settled(pod(1), pod(2))
+    assert world.tc is not None
+    minor = world.memory.marks.claims["10.244.1.1"].minor
+    world.tc.classes[minor] = msgspec.structs.replace(world.tc.classes[minor], parent=ROOT_MINOR)
+    ops = world.cycle()
+
+    assert [(op.kind, op.target) for op in ops] == [
+        ("class.delete", f"4e:{minor:x}"),
+        ("class.put", f"4e:{minor:x}"),
+    ]
+    must_be_as_wanted(world)
+
+
 def test_the_last_pod_of_a_namespace_takes_its_class_along() -> None:
     """Leaf first."""
     world = settled(pod(1), pod(2))
@@ -157,7 +189,9 @@ def test_the_filter_goes_before_the_ifb() -> None:
     ops = world.cycle()
     assert [op.kind for op in ops] == ["filter.delete"]
     assert world.tc.ifb
+    unfiltered_seconds = world.seconds + world.step_seconds
     assert [op.kind for op in until(world, "ifb.delete")] == ["ifb.delete"]
+    assert world.seconds - unfiltered_seconds >= 2.0
     world.settle()
     assert not world.tc.ifb
 
