@@ -23,7 +23,7 @@ GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 TRIES = 5
 DEADLINE_SECONDS = 10.0
 
-_REQUEST, _ACK, _DUMP, _INTERRUPTED = 0x1, 0x4, 0x300, 0x10
+_REQUEST, _ACK, _ECHO, _DUMP, _INTERRUPTED = 0x1, 0x4, 0x8, 0x300, 0x10
 _NOOP, _ERROR, _DONE = 1, 2, 3
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -66,7 +66,9 @@ Concerns = Callable[[int, Message], bool]
 """Whether a notification (its type, its message) is of something that a dump lists."""
 
 
-async def dump(kind: int, header: bytes, *, watch: int = 0, concerns: Concerns | None = None) -> list[Message]:
+async def dump(
+    kind: int, header: bytes, *, watch: int = 0, concerns: Concerns | None = None
+) -> list[Message]:
     """Every object of a kind; `header` is the fixed header of the request.
 
     `watch`: multicast groups as a mask; a notification that `concerns` says of them during the dump makes it
@@ -97,7 +99,8 @@ async def get(kind: int, header: bytes) -> Message | None:
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             with _opened(0) as connection:
-                connection.send(_request(kind, _REQUEST | _ACK, header))
+                # tc answers the one who asked only when told to echo, else no more than its listeners.
+                connection.send(_request(kind, _REQUEST | _ACK | _ECHO, header))
                 while True:
                     for type_, _, _, message in _messages(await loop.sock_recv(connection, _BUFFER_BYTES)):
                         if type_ != _ERROR:

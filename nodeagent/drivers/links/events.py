@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
-from nodeagent.rtnetlink import GROUPS
 from nodeagent.netlink_listener import NetlinkListener
+from nodeagent.rtnetlink import GROUPS
 
 
 class LinkEvents(NetlinkListener):

@@ -271,7 +271,8 @@ async def _by_neighbour(addresses: Iterable[str]) -> dict[str, int]:
     if not entries:
         return {}
     ports: dict[tuple[int, bytes], int] = {}
-    for message in await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(_BRIDGE_FAMILY, 0, 0, 0, 0)):
+    learned = await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(_BRIDGE_FAMILY, 0, 0, 0, 0))
+    for message in learned:
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(message.data, message.at)
         attributes = message.attributes(_NEIGHBOUR.size)
         if 9 in attributes and 2 in attributes:

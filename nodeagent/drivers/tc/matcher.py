@@ -75,7 +75,8 @@ class Matcher:
 
 
 def _load() -> int:
-    instructions, license_ = ctypes.create_string_buffer(program()), ctypes.create_string_buffer(b"Apache-2.0")
+    instructions = ctypes.create_string_buffer(program())
+    license_ = ctypes.create_string_buffer(b"Apache-2.0")
     attributes = _LOAD_ATTRIBUTES.pack(
         _SCHED_CLS, len(program()) // _INSTRUCTION.size, ctypes.addressof(instructions),
         ctypes.addressof(license_), 0, 0, 0, 0, 0, NAME,
@@ -98,7 +99,8 @@ def _bpf(command: int, attributes: bytes, op: str) -> int:
         raise DriverError(ErrorKind.ABSENT, TARGET, op, detail)
     given = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
-    answer = libc.syscall(ctypes.c_long(number), ctypes.c_long(command), given, ctypes.c_long(len(attributes)))
+    number_, command_, size_ = map(ctypes.c_long, (number, command, len(attributes)))
+    answer = libc.syscall(number_, command_, given, size_)
     if answer < 0:
         error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         needs = "; it needs CAP_BPF and CAP_NET_ADMIN" if isinstance(error, PermissionError) else ""
