@@ -71,10 +71,9 @@ class KernelShape:
             "ifb.delete": lambda _: shaping.delete_ifb(),
         }
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Kinds of op that `perform` knows."""
-        return frozenset(self._verbs)
+    def knows(self, op: Op) -> bool:
+        """True for an op that `perform` can carry out."""
+        return op.kind in self._verbs
 
     async def perform(self, op: Op) -> str:
         """Carry out one op; DriverError(invalid) for an op that this executor does not know."""

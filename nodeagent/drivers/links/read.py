@@ -262,7 +262,8 @@ async def _by_neighbour(addresses: Iterable[str]) -> dict[str, int]:
     """Address -> device by its neighbour entry; on a bridge the port that has learned its MAC."""
     wanted = set(addresses)
     entries: dict[str, tuple[int, bytes]] = {}
-    for message in await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+    known = await rtnetlink.dump(rtnetlink.GET_NEIGHBOUR, _NEIGHBOUR.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+    for message in known:
         _, index, state, _, _ = _NEIGHBOUR.unpack_from(message.data, message.at)
         attributes = message.attributes(_NEIGHBOUR.size)
         address = _address(attributes.get(1, b""))

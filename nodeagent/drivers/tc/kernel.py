@@ -117,8 +117,8 @@ async def link(name: str) -> Link | None:
     information = _nested(held.get(18, b""))
     return Link(
         ifindex=index, kind=_text(information.get(1, b"")), up=bool(flags & _UP),
-        mtu_bytes=_number(held.get(4)), queue_packets=_number(held.get(13)), gso_max_bytes=_number(held.get(41)),
-        gso_max_segments=_number(held.get(40)),
+        mtu_bytes=_number(held.get(4)), queue_packets=_number(held.get(13)),
+        gso_max_bytes=_number(held.get(41)), gso_max_segments=_number(held.get(40)),
     )
 
 

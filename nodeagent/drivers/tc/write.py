@@ -30,7 +30,7 @@ HANDLE = HTB_MAJOR << 16
 PREFERENCE = 0xFFFF
 """The last place that a filter can have."""
 FILTER_NAME = "nodeagent"
-CLSACT_CHAIN = 0x4E4F4445
+CLSACT_CHAIN = 0x4E4F44
 """An empty chain of that number in the egress block says that we made this clsact; no packet enters it."""
 INNER_QUANTUM_BYTES = 60_000
 """Of classes that are no leaves: without meaning there, but the kernel logs a guess of its own."""
