@@ -29,6 +29,7 @@ class ShapeClass(Struct, frozen=True, kw_only=True, order=True):
     burst_bytes: int
     cburst_bytes: int
     quantum_bytes: int
+    """0 where it is no leaf: the kernel keeps none there."""
     leaf_limit_bytes: int = 0
     """Longest queue of a leaf; 0: not a leaf."""
 

@@ -19,16 +19,17 @@ from nodeagent.traffic import DEFAULT_MINOR, FIRST_MINOR, LinkState
 from nodeagent.traffic_memory import Claim, MarkMemory
 
 LEAST_BURST_BYTES = 65_536
-BURST_SECONDS = 0.005
-LONGEST_BURST_SECONDS = 200.0
+BURSTS_A_SECOND = 200
+"""A burst is 5 ms of the rate. Whole numbers throughout: it must be read back as it was asked for."""
+LONGEST_BURST_SECONDS = 200
 """The kernel keeps a burst as time in 32 bits of 64 ns, 274 s: at less than 2.6 kbit/s a burst is shorter."""
-QUANTUM_SECONDS = 0.001
+QUANTA_A_SECOND = 1_000
 MOST_QUANTUM_BYTES = 60_000
-LEAF_SECONDS = 0.05
+QUEUES_A_SECOND = 20
+"""A leaf's queue is 50 ms of its limit."""
 LEAST_LEAF_BYTES = 16_384
 LEAST_RATE_BYTES = 1_000
 """Rate per second of a class without a guarantee: the kernel has no rate 0."""
-DEFAULT_MTU_BYTES = 1500
 
 
 def begin_run(memory: ShapeMemory) -> ShapeMemory:
@@ -96,7 +97,7 @@ def classes(memory: ShapeMemory, marks: MarkMemory) -> tuple[ShapeClass, ...]:
     rates, _ = rates_bytes({uid: shares for uid, (_, shares) in pods.items()}, budget_bytes)
     least_bytes = _least_rate_bytes(budget_bytes, len(pods))
     found = [
-        _inner(ROOT_MINOR, 0, budget_bytes, budget_bytes, memory.mtu_bytes),
+        _inner(ROOT_MINOR, 0, budget_bytes, budget_bytes),
         _leaf(DEFAULT_MINOR, ROOT_MINOR, least_bytes, budget_bytes, memory.mtu_bytes),
     ]
     sums: dict[int, int] = {}
@@ -106,7 +107,7 @@ def classes(memory: ShapeMemory, marks: MarkMemory) -> tuple[ShapeClass, ...]:
         found.append(_leaf(claim.minor, parent, rates[uid], ceil_bytes, memory.mtu_bytes))
         sums[parent] = sums.get(parent, 0) + rates[uid]
     found += [
-        _inner(minor, ROOT_MINOR, min(rate, budget_bytes), budget_bytes, memory.mtu_bytes)
+        _inner(minor, ROOT_MINOR, min(rate, budget_bytes), budget_bytes)
         for minor, rate in sums.items()
     ]
     return tuple(sorted(found))
@@ -157,19 +158,21 @@ def _least_rate_bytes(budget_bytes: int, pods: int) -> int:
 
 def burst_bytes(rate_bytes: int) -> int:
     """What may pass at once at this rate, in bytes/s."""
-    longest = max(1, int(rate_bytes * LONGEST_BURST_SECONDS))
-    return min(max(LEAST_BURST_BYTES, int(rate_bytes * BURST_SECONDS)), longest)
+    return min(max(LEAST_BURST_BYTES, rate_bytes // BURSTS_A_SECOND), rate_bytes * LONGEST_BURST_SECONDS)
 
 
-def _inner(minor: int, parent: int, rate: int, ceil: int, mtu_bytes: int) -> ShapeClass:
-    quantum_bytes = min(max(int(rate * QUANTUM_SECONDS), mtu_bytes), MOST_QUANTUM_BYTES)
+def _inner(minor: int, parent: int, rate: int, ceil: int) -> ShapeClass:
+    """A class above others. Only leaves have a quantum: of others the kernel keeps none."""
     return ShapeClass(
         minor=minor, parent=parent, rate_bytes_per_second=rate, ceil_bytes_per_second=ceil,
-        burst_bytes=burst_bytes(rate), cburst_bytes=burst_bytes(ceil), quantum_bytes=quantum_bytes,
+        burst_bytes=burst_bytes(rate), cburst_bytes=burst_bytes(ceil), quantum_bytes=0,
     )
 
 
 def _leaf(minor: int, parent: int, rate: int, ceil: int, mtu_bytes: int) -> ShapeClass:
     """A leaf's queue is sized by its limit: that is how fast it can drain."""
-    limit_bytes = max(int(ceil * LEAF_SECONDS), LEAST_LEAF_BYTES)
-    return msgspec.structs.replace(_inner(minor, parent, rate, ceil, mtu_bytes), leaf_limit_bytes=limit_bytes)
+    return msgspec.structs.replace(
+        _inner(minor, parent, rate, ceil),
+        quantum_bytes=min(max(rate // QUANTA_A_SECOND, mtu_bytes), MOST_QUANTUM_BYTES),
+        leaf_limit_bytes=max(ceil // QUEUES_A_SECOND, LEAST_LEAF_BYTES),
+    )

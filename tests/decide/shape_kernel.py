@@ -21,6 +21,24 @@ KINDS = frozenset(
 )
 
 
+TICK_NANOSECONDS = 64
+
+
+def as_held(one: ShapeClass) -> ShapeClass:
+    """What the kernel gives back: bursts in whole ticks of 64 ns, in 32 bits; a quantum of leaves alone."""
+    return msgspec.structs.replace(
+        one,
+        burst_bytes=_in_ticks(one.burst_bytes, one.rate_bytes_per_second),
+        cburst_bytes=_in_ticks(one.cburst_bytes, one.ceil_bytes_per_second),
+        quantum_bytes=one.quantum_bytes if one.leaf_limit_bytes else 0,
+    )
+
+
+def _in_ticks(size_bytes: int, rate_bytes: int) -> int:
+    ticks = -(-size_bytes * 10**9 // (rate_bytes * TICK_NANOSECONDS)) % 2**32
+    return ticks * TICK_NANOSECONDS * rate_bytes // 10**9
+
+
 class TrafficControl:
     """ifb, HTB, filters; `apply` carries out one op."""
 
@@ -46,7 +64,7 @@ class TrafficControl:
             state=ShapeState(
                 ifb=self.ifb,
                 htb=self.htb,
-                classes=tuple(sorted(self.classes.values())),
+                classes=tuple(sorted(map(as_held, self.classes.values()))),
                 filters=tuple(sorted(self.filters.values())),
                 displaced=tuple(sorted(self.displaced)),
             ),
@@ -136,7 +154,8 @@ class TrafficControl:
             raise Refused("a class does not change its parent")
         if one.leaf_limit_bytes and any(other.parent == one.minor for other in self.classes.values()):
             raise Refused("it has children")
-        if not one.rate_bytes_per_second > 0 or not one.burst_bytes > 0 or one.quantum_bytes < 1:
+        rates = one.rate_bytes_per_second, one.burst_bytes
+        if min(rates) < 1 or (one.leaf_limit_bytes and one.quantum_bytes < 1):
             raise Refused("no rate, burst or quantum")
         self.classes[one.minor] = one
         self.counters.setdefault(one.minor, ClassCounter())
