@@ -1,4 +1,4 @@
-"""Tries out what marking needs of kernel and iptables, in a network namespace of its own.
+"""Tries out what marking and shaping need of kernel and iptables, in a network namespace of its own.
 
 `python -m nodeagent.net_probe` is a child process: it leaves the host's namespace before it touches
 anything, so that no table of the host is ever written. Where it may not leave, it tries nothing and says so.
@@ -20,6 +20,7 @@ import msgspec
 from nodeagent.drivers.ipset import IpSets, SetSpec
 from nodeagent.drivers.iptables import choose_backend
 from nodeagent.drivers.iptables.programs import Backend, found, run
+from nodeagent.drivers.tc import trial
 from nodeagent.errors import DriverError
 from nodeagent.traffic import KernelFeature, KernelFeatures
 
@@ -42,8 +43,6 @@ OPTIONAL = {
     "target SET --map-mark": "without it classes are set and no marks",
     CGROUP: "without it hostNetwork pods are part of the host's bytes",
 }
-UNUSED = ("clsact", "ifb", "HTB", "BPF on skb->priority")
-"""What shaping will need; this version marks and counts."""
 
 
 async def probe(iptables_path: str) -> KernelFeatures:
@@ -53,13 +52,10 @@ async def probe(iptables_path: str) -> KernelFeatures:
         backend = await choose_backend(iptables_path)
     except DriverError as error:
         features.append(KernelFeature(name="backend", works=False, detail=str(error)))
+        features += trial.untried("not tried: there is no iptables to mark with")
     else:
         features.append(KernelFeature(name="backend", works=True, detail=f"{backend.name}: {backend.reason}"))
         features += await _tried(backend)
-    features += [
-        KernelFeature(name=name, works=None, needed=False, detail="not used yet: nothing is shaped")
-        for name in UNUSED
-    ]
     return KernelFeatures(features=tuple(features))
 
 
@@ -80,7 +76,8 @@ async def _tried(backend: Backend) -> list[KernelFeature]:
         return [_as_used(feature, backend) for feature in features]
     except (DriverError, msgspec.MsgspecError) as error:
         names = ("set hash:net", "set hash:ip", *RULES)
-        return [KernelFeature(name=name, works=None, detail=f"not tried: {error}") for name in names]
+        why = f"not tried: {error}"
+        return [*(KernelFeature(name=name, works=None, detail=why) for name in names), *trial.untried(why)]
 
 
 def _as_used(feature: KernelFeature, backend: Backend) -> KernelFeature:
@@ -126,7 +123,8 @@ async def _try_all(prefix: dict[int, str]) -> tuple[KernelFeature, ...]:
                 await run([f"{prefix[family]}-restore", "--noflush"], "restore", text)
     names = ("set hash:net", "set hash:ip", *RULES)
     found_there = "IPv4 and IPv6" if families == (4, 6) else "IPv4; this host has no IPv6"
-    return tuple(_feature(name, failures.get(name), found_there) for name in names)
+    marking = (_feature(name, failures.get(name), found_there) for name in names)
+    return (*marking, *await trial.try_features())
 
 
 def _feature(name: str, failure: str | None, found_there: str) -> KernelFeature:
