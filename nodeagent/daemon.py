@@ -93,7 +93,7 @@ class Daemon:
             mark_plan.EXECUTOR: Executor(
                 mark_plan.EXECUTOR, self._network.perform,
                 lambda outcome: parts.inbox.put(outcome, urgent=not outcome.ok),
-                self._network.marks.request_now,
+                self._network.look_after_plan,
             ),
         }
         self._server = StatusServer(

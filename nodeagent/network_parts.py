@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodeagent.decide import limits
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.drivers.clock import Clock
 from nodeagent.drivers.iptables import choose_backend, open_rules
@@ -24,11 +25,13 @@ from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.marks import MarkReader, MarkSampler
 from nodeagent.observe.network import LinkSampler
 from nodeagent.observe.pods import PodSampler
+from nodeagent.observe.shape import ShapeSampler
 from nodeagent.settings import Settings
 from nodeagent.signals import Unread
 
 if TYPE_CHECKING:
     from nodeagent.act.network import KernelMarks
+    from nodeagent.act.shaping import KernelShape
 
 WAIT_FOR_PODS_SECONDS = 5.0
 """How often a node without a source of pods is looked at for one."""
@@ -42,7 +45,7 @@ MAX_CIDRS_FILE_BYTES = 1 << 20
 
 
 class NetworkParts:
-    """Samplers of pods, links and marks, and the ops on marks."""
+    """Samplers of pods, links, marks and tc, and the ops on both."""
 
     def __init__(self, settings: Settings, board: Board, inbox: Inbox, clock: Clock) -> None:
         self._settings = settings
@@ -57,8 +60,11 @@ class NetworkParts:
             uplinks=settings.network.uplinks, on_devices=self.pods.devices_changed,
         )
         self.marks = MarkSampler(None, board, inbox, clock)
+        self.shape = ShapeSampler(None, board, inbox, clock)
+        self.shape.wanted = bool(settings.network.internet_budget)
         self.host_pods = HostPodSampler(settings.node.proc_root, board, inbox)
         self._kernel: KernelMarks | None = None
+        self._shape: KernelShape | None = None
         self._refreshing = asyncio.Lock()
         self._refreshed_seconds = float("-inf")
         self._file_cidrs = _listed(settings.network.cluster_cidrs_file)
@@ -75,6 +81,7 @@ class NetworkParts:
             enabled=self.enabled, mark_mask=network.mark_mask,
             extra_cluster_cidrs=(*network.extra_cluster_cidrs, *self._file_cidrs),
             host_pod_paths=self.host_pods.paths if self.marks.takes_cgroups else {},
+            shaping=limits.options(self._settings),
         )
 
     def apply(self, settings: Settings) -> None:
@@ -83,9 +90,11 @@ class NetworkParts:
         self._file_cidrs = _listed(settings.network.cluster_cidrs_file)
         self.pods.apply(settings.pods)
         self.links.apply(settings.network.uplinks)
+        self.shape.wanted = bool(settings.network.internet_budget)
+        self.shape.request_now()
 
     async def refresh(self) -> None:
-        """Read links and marks now, links first; questions that come together share one read."""
+        """Read links, tc and marks now, links first; questions that come together share one read."""
         asked_seconds = self._clock.monotonic_seconds()
         async with self._refreshing:
             if self._refreshed_seconds >= asked_seconds:
@@ -94,8 +103,15 @@ class NetworkParts:
             await asyncio.sleep(max(0.0, wait_seconds))
             self._refreshed_seconds = self._clock.monotonic_seconds()
             await self.links.read_now()
-            with contextlib.suppress(DriverError):  # it is on the board
-                await self.marks.read_now()
+            for sampler in (self.shape, self.marks):
+                with contextlib.suppress(DriverError):  # it is on the board
+                    await sampler.read_now()
+
+    def look_after_plan(self) -> None:
+        """A plan on the kernel has ended: what it left is worth reading back."""
+        self.marks.request_now()
+        if not self.shape.idles():
+            self.shape.request_now()
 
     def runs(self) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
         """Named tasks, each for ever."""
@@ -103,6 +119,7 @@ class NetworkParts:
             ("pods", self.pods.run),
             ("links", self._run_links),
             ("marks", self._run_marks),
+            ("shaper", self._run_shape),
             ("hostNetwork pods", self.host_pods.run),
             ("cluster prefixes", self._run_cidrs),
             ("kernel probe", self._run_probe),
@@ -110,17 +127,22 @@ class NetworkParts:
 
     async def perform(self, op: Op) -> str:
         """Carry out one op on the kernel; raises DriverError."""
+        if self._shape is not None and self._shape.knows(op):
+            return await self._shape.perform(op)
         if self._kernel is None:
             raise DriverError(ErrorKind.ABSENT, op.target, op.kind, "the kernel's marks were not read yet")
         return await self._kernel.perform(op)
 
     async def read_once(self) -> None:
-        """Read pods, links and marks once, in this order, for a look without a daemon."""
+        """Read pods, links, tc and marks once, in this order, for a look without a daemon."""
         await self.pods.read_now()
         if not self.enabled:
             self._tell_off()
             return
         await self.links.read_now()
+        self._open_shape()
+        with contextlib.suppress(DriverError):  # it is on the board
+            await self.shape.read_now()
         try:
             await self._open()
             await self.marks.read_now()
@@ -136,7 +158,7 @@ class NetworkParts:
 
     def _tell_off(self) -> None:
         reason = "network marks are off" if not self._settings.network.enabled else "no source of pods"
-        for signal in ("net.links", "net.marks", "net.kernel"):
+        for signal in ("net.links", "net.marks", "net.shape", "net.kernel"):
             self._board.put(signal, NODE, Unread(kind=ErrorKind.ABSENT, reason=reason))
 
     async def _run_links(self) -> None:
@@ -152,6 +174,11 @@ class NetworkParts:
                 self._board.put("net.marks", NODE, Unread(kind=error.kind, reason=str(error)))
                 await asyncio.sleep(RETRY_BACKEND_SECONDS)
         await self.marks.run()
+
+    async def _run_shape(self) -> None:
+        await self._until_enabled()
+        self._open_shape()
+        await self.shape.run()
 
     async def _run_cidrs(self) -> None:
         while True:
@@ -174,6 +201,12 @@ class NetworkParts:
         sets = importlib.import_module("nodeagent.drivers.ipset").IpSets()
         self._kernel = importlib.import_module("nodeagent.act.network").KernelMarks(rules, sets)
         self.marks.reader = MarkReader(rules, sets, self._clock, self._settings.network.mark_mask)
+
+    def _open_shape(self) -> None:
+        if self._shape is None:
+            shaper = importlib.import_module("nodeagent.drivers.tc").Shaper()
+            self._shape = importlib.import_module("nodeagent.act.shaping").KernelShape(shaper)
+            self.shape.reader = shaper
 
     def _on_pods(self) -> None:
         self.links.request_now()

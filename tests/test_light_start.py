@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("pyroute2", "iptc", "httpx", "pynvml", "nodeagent.drivers.ipset")
+HEAVY = ("pyroute2", "iptc", "httpx", "pynvml", "nodeagent.drivers.ipset", "nodeagent.drivers.tc")
 
 
 def test_the_daemon_starts_without_what_only_some_nodes_need() -> None:

@@ -5,19 +5,14 @@ A part is never taken for the whole: when one table or set cannot be read, nothi
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from nodeagent.drivers.clock import Clock
 from nodeagent.drivers.iptables import LINE_CHAINS, ChainReading, RuleEvents, RuleWriter
-from nodeagent.errors import DriverError
-from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
-from nodeagent.observe.pace import woken
-from nodeagent.signals import Unread
+from nodeagent.observe.own_state import OwnStateSampler, Times
 from nodeagent.traffic import (
     FAMILIES,
     HTB_MAJOR,
@@ -80,84 +75,24 @@ class MarkReader:
         )
 
 
-class MarkSampler:
+class MarkSampler(OwnStateSampler[MarkReader]):
     """One task; `reader` may come later, when the backend is known."""
 
     def __init__(self, reader: MarkReader | None, board: Board, inbox: Inbox, clock: Clock) -> None:
-        self.reader = reader
-        self._board = board
-        self._inbox = inbox
-        self._clock = clock
-        self._wake = asyncio.Event()
-        self._reading = asyncio.Lock()
-        self._events = RuleEvents(self._on_event)
-        self._listening = False
-        self._heard: asyncio.TimerHandle | None = None
-        self._read_seconds = float("-inf")
+        times = Times(
+            period_seconds=PERIOD_SECONDS, gap_seconds=GAP_SECONDS, settle_seconds=SETTLE_SECONDS,
+            event_gap_seconds=EVENT_GAP_SECONDS,
+        )
+        super().__init__(SIGNAL, reader, board, inbox, clock, times=times, events=RuleEvents)
 
     @property
     def takes_cgroups(self) -> bool:
         """True where a rule may match a cgroup: on legacy one whose cgroup ends stops every later write."""
+        return self.hears()
+
+    def hears(self) -> bool:
+        """True on nft: legacy tables tell nobody of a change."""
         return self.reader is not None and self.reader.backend == "nft"
-
-    async def run(self) -> None:
-        """Sample for ever; cancel it to end."""
-        try:
-            while True:
-                self._listen()
-                self._wake.clear()
-                if self.reader is not None:
-                    with contextlib.suppress(DriverError):
-                        await self.read_now()
-                due_seconds = self._clock.monotonic_seconds() + GAP_SECONDS
-                await woken(self._wake, PERIOD_SECONDS)
-                await asyncio.sleep(max(0.0, due_seconds - self._clock.monotonic_seconds()))
-        finally:
-            self._forget_event()
-            self._events.close()
-            self._listening = False
-
-    def request_now(self) -> None:
-        """Read soon instead of at the next period."""
-        self._wake.set()
-
-    async def read_now(self) -> MarkReading | None:
-        """Read, put it on the board and return it; None without a reader. Raises DriverError."""
-        if self.reader is None:
-            return None
-        async with self._reading:
-            self._forget_event()
-            self._read_seconds = self._clock.monotonic_seconds()
-            try:
-                reading = await self.reader.read()
-            except DriverError as error:
-                self._board.put(SIGNAL, NODE, Unread(kind=error.kind, reason=str(error)))
-                self._inbox.wake()
-                raise
-            self._board.put(SIGNAL, NODE, reading)
-            self._inbox.wake()
-            return reading
-
-    # ------------------------------------------------------------------ changes by others
-
-    def _listen(self) -> None:
-        if self.reader is not None and self.reader.backend == "nft" and not self._listening:
-            # Without events the period still finds every change.
-            with contextlib.suppress(DriverError):
-                self._events.start()
-                self._listening = True
-
-    def _on_event(self) -> None:
-        """Also for our own writes: the read that follows each plan ends the wait that begins here."""
-        if self._heard is None:
-            gap_seconds = self._read_seconds + EVENT_GAP_SECONDS - self._clock.monotonic_seconds()
-            loop = asyncio.get_running_loop()
-            self._heard = loop.call_later(max(SETTLE_SECONDS, gap_seconds), self._wake.set)
-
-    def _forget_event(self) -> None:
-        if self._heard is not None:
-            self._heard.cancel()
-            self._heard = None
 
 
 def _state(family: int, rules: ChainReading, sets: Mapping[str, SetReading]) -> MarkState:
