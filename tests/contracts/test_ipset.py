@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyroute2 import AsyncIPSet
 from pyroute2.netlink import NLM_F_DUMP_INTR
 
-from nodeagent.drivers import ipset
 from nodeagent.drivers.ipset import IpSets, SetEntry, SetReading, SetSpec
+from nodeagent.drivers.ipset import entries as dump
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.traffic import Counter
 from tests.netns.world import World
@@ -271,8 +271,8 @@ def test_no_dump_is_too_odd(end: int, changed: dict[int, int]) -> None:
     for at, value in changed.items():
         odd[at] = value
     try:
-        entries = list(ipset._decoded(bytes(odd[:end])))
-    except ipset._Partial:
+        entries = list(dump.decoded(bytes(odd[:end])))
+    except dump.Partial:
         return
     assert len(entries) <= 2 or changed
     assert changed or end % len(ENTRY) or entries == [SetEntry(value="10.0.0.1", comment="abc")] * (end // 48)
