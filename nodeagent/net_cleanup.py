@@ -1,7 +1,8 @@
-"""`nodeagent net cleanup`: takes every rule, chain and set of ours away, of both iptables and both families.
+"""`nodeagent net cleanup`: takes every rule, chain and set of ours away, and all of ours in tc.
 
 Needs no configuration, no pods and no memory: what bears our prefix is ours. While it removes it holds the
-agent's lock, so that none starts in between. Foreign rules and sets are out of reach of its drivers.
+agent's lock, so that none starts in between. Foreign rules, sets and filters are out of reach of its drivers.
+Rules go first: then no packet has a class, and none is on its way through the ifb when that goes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from nodeagent.drivers.iptables import choose_backend, open_rules
 from nodeagent.drivers.iptables.programs import Backend, found, saved_mangle
 from nodeagent.drivers.iptables.reading import reading_of
 from nodeagent.drivers.lock import InstanceLock
+from nodeagent.drivers.tc import Shaper
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.shape import IFB_NAME
 from nodeagent.traffic import FAMILIES
 
 NAMES = ("iptables-nft", "iptables-legacy")
 PLAIN = "iptables"
 TRIES = 5
+DRAIN_SECONDS = 0.2
+"""What the ifb still holds gets on in this time: four times its longest queue."""
 RETRY_SECONDS = 0.5
 """Between tries of what is busy: another program writes rules."""
 
@@ -68,6 +73,7 @@ async def _clean(dry_run: bool) -> Cleanup:
     for backend in await _backends(done):
         for family in FAMILIES:
             await _clean_rules(backend, family, done, dry_run)
+    await _clean_shape(done, dry_run)
     await _clean_sets(done, dry_run)
     return done
 
@@ -108,6 +114,25 @@ async def _until_free(backend: Backend, family: int) -> None:
             if error.kind is not ErrorKind.BUSY or not left:
                 raise
         await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _clean_shape(done: Cleanup, dry_run: bool) -> None:
+    shaper = Shaper()
+    try:
+        held = (await shaper.read()).state
+        for device in dict.fromkeys(one.device for one in held.filters):
+            if not dry_run:
+                await shaper.delete_filter(device)
+            done.removed.append(f"tc filter del dev {device} egress (ours alone)")
+        if held.ifb or await shaper.has_ifb():
+            if not dry_run:
+                await asyncio.sleep(DRAIN_SECONDS)
+                await shaper.delete_ifb()
+            done.removed.append(f"ip link delete {IFB_NAME}")
+    except DriverError as error:
+        _note(done, error)
+    finally:
+        shaper.close()
 
 
 async def _clean_sets(done: Cleanup, dry_run: bool) -> None:

@@ -41,10 +41,13 @@ Pod = dict[str, Any]
 
 
 def pod(name: str, *addresses: str, namespace: str = "team", uid: str = "", **more: Any) -> Pod:
-    """One v1.Pod; `more`: phase, host_network."""
+    """One v1.Pod; `more`: phase, host_network, limit, guarantee (annotations)."""
     uid = uid or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{namespace}/{name}"))
+    annotations = {
+        f"nodeagent.io/internet-egress-{what}": more[what] for what in ("limit", "guarantee") if what in more
+    }
     return {
-        "metadata": {"namespace": namespace, "name": name, "uid": uid},
+        "metadata": {"namespace": namespace, "name": name, "uid": uid, "annotations": annotations},
         "spec": {"hostNetwork": more.get("host_network", False)},
         "status": {"phase": more.get("phase", "Running"), "podIPs": [{"ip": one} for one in addresses]},
     }
@@ -58,14 +61,17 @@ def uid_of(one: Pod) -> str:
 class NetAgent:
     """One daemon on the node of a world; the world ends it."""
 
-    def __init__(self, world: World, backend: str, periods: dict[str, float] | None = None) -> None:
-        """`backend`: nft | legacy; `periods`: constants of the daemon, COMPARE unless given."""
+    def __init__(
+        self, world: World, backend: str, periods: dict[str, float] | None = None, **network: Any
+    ) -> None:
+        """`backend`: nft | legacy; `periods`: constants of the daemon, COMPARE unless given; `network`: keys."""
         self.world, self.backend = world, backend
         self.folder = world.folder / f"agent-{uuid.uuid4().hex[:6]}"
         self.state_file = self.folder / "memory.json"
         self.log_path = self.folder / "agent.log"
         self.process: subprocess.Popen[Any] | None = None
         self._periods = COMPARE if periods is None else periods
+        self._network = network
         self._make()
 
     def _make(self) -> None:
@@ -79,7 +85,7 @@ class NetAgent:
             "node": {"name": NODE_NAME, "state_file": str(self.state_file), "proc_root": str(proc)},
             "gpu": {"enabled": "false"},
             "pods": {"source": "file", "file": str(self.folder / "pods.json")},
-            "network": {"iptables_path": str(shutil.which(f"iptables-{self.backend}"))},
+            "network": {"iptables_path": str(shutil.which(f"iptables-{self.backend}")), **self._network},
             "status": {"socket": str(self.folder / "s.sock"), "metrics_listen": ""},
         }
         sections |= {name: dict(keys) for name, keys in QUICK.items() if name.startswith("checks")}

@@ -54,6 +54,10 @@ class Shaper:
 
     # ------------------------------------------------------------------ ifb and HTB
 
+    async def has_ifb(self) -> bool:
+        """True when our ifb is there, usable or not."""
+        return await reading.find_ifb() is not None
+
     async def ensure_ifb(self) -> bool:
         """The ifb is there, up, with room for 1,000 packets."""
         found = await reading.find_ifb()
