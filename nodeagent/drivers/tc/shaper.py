@@ -115,6 +115,10 @@ class Shaper:
             return False
         if before is not None and before.parent != wanted.parent:
             _refuse(target, op, f"it stands under {_class_id(before.parent)}: delete it first")
+        if before is None and wanted.parent and await self._class(ifb, wanted.parent) is None:
+            # The kernel would put it beside the root class, outside of the budget.
+            detail = f"its parent {_class_id(wanted.parent)} is not there"
+            raise DriverError(ErrorKind.ABSENT, target, op, detail)
         async with opened(op, target) as writer:
             await writer.put_class(ifb.ifindex, wanted)
             if wanted.leaf_limit_bytes:
@@ -202,9 +206,9 @@ class Shaper:
         held = await kernel.filters(uplink.ifindex, EGRESS)
         mine = reading.own(held)
         last = [one for one in held if one.preference == PREFERENCE and one.chain == 0]
-        if any(one not in mine for one in last):
-            _refuse(device, "put filter", f"a foreign filter has the last place, preference {PREFERENCE}")
         kept = last[-1] if last else None
+        if kept is not None and kept not in mine:  # of one preference the newest comes first
+            _refuse(device, "put filter", f"a foreign filter has the last place, preference {PREFERENCE}")
         await writer.put_filter(uplink.ifindex, kept.handle if kept else 1, program, ifb.ifindex)
         for one in mine:
             if one is not kept:
