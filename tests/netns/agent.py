@@ -64,7 +64,7 @@ class NetAgent:
     def __init__(
         self, world: World, backend: str, periods: dict[str, float] | None = None, **network: Any
     ) -> None:
-        """`backend`: nft | legacy; `periods`: constants of the daemon, COMPARE unless given; `network`: keys."""
+        """`backend`: nft | legacy; `periods`: constants of the daemon, COMPARE unless given."""
         self.world, self.backend = world, backend
         self.folder = world.folder / f"agent-{uuid.uuid4().hex[:6]}"
         self.state_file = self.folder / "memory.json"
@@ -164,7 +164,7 @@ class NetAgent:
         lines += [line for family in (4, 6) for line in self.mangle(family)]
         return "\n".join(re.sub(r" (packets|bytes) \d+", "", line) for line in lines)
 
-    def is_settled(self, *pods: Pod) -> bool:
+    def is_settled(self, *pods: Pod, uplinks: int = 1) -> bool:
         """True when every pod's addresses have their entries, and the jumps of both families stand."""
         for family in (4, 6):
             held = self.entries(f"nodeagent-out{family}")
@@ -172,7 +172,8 @@ class NetAgent:
                 wanted = [a["ip"] for a in one["status"]["podIPs"] if (":" in a["ip"]) == (family == 6)]
                 if any(not held.get(address, "").endswith(uid_of(one)) for address in wanted):
                     return False
-            if sum(line.startswith("-A") and "-j NODEAGENT-" in line for line in self.mangle(family)) != 5:
+            rules = [line for line in self.mangle(family) if line.startswith("-A")]
+            if sum("-j NODEAGENT-" in rule for rule in rules) != 4 * uplinks + 1:
                 return False
         return True
 

@@ -1,6 +1,6 @@
 """Flows that last: TCP as fast as it goes, UDP at a given rate with numbers, and a sink that keeps time.
 
-As a program it is one end: `sink PORT FILE`, `tcp ADDRESS PORT SECONDS`,
+As a program it is one end: `sink PORT FILE`, `tcp ADDRESS PORT SECONDS [SOURCE]`,
 `udp ADDRESS PORT SECONDS RATE SIZE`.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from tests.agent import ROOT
 from tests.netns.world import World
 
+PORT = 7100
 CHUNK_BYTES = 1 << 18
 SAMPLE_SECONDS = 0.02
 SO_RCVBUFFORCE = 33
@@ -41,7 +42,7 @@ class Sample(NamedTuple):
 class Sink:
     """A receiver in one namespace; the world ends it."""
 
-    def __init__(self, world: World, namespace: str, port: int = 7100) -> None:
+    def __init__(self, world: World, namespace: str, port: int = PORT) -> None:
         self.port = port
         self._path = world.folder / f"sink-{namespace}-{port}"
         argv = [sys.executable, "-m", "tests.netns.flows", "sink", str(port), str(self._path)]
@@ -69,15 +70,15 @@ class Sink:
 
 
 def start_tcp(
-    world: World, namespace: str, address: str, seconds: float, port: int = 7100
+    world: World, namespace: str, address: str, seconds: float, *, source: str = "", port: int = PORT
 ) -> subprocess.Popen[Any]:
-    """Begin a TCP flow that ends by itself."""
-    return _start(world, namespace, "tcp", address, str(port), str(seconds))
+    """Begin a TCP flow that ends by itself, from one of the namespace's addresses."""
+    return _start(world, namespace, "tcp", address, str(port), str(seconds), source)
 
 
 def start_udp(
     world: World, namespace: str, address: str, seconds: float, bits_per_second: float, *,
-    size_bytes: int = 1000, port: int = 7100,
+    size_bytes: int = 1000, port: int = PORT,
 ) -> subprocess.Popen[Any]:
     """Begin numbered datagrams that end by themselves; the last line of its output is how many were sent."""
     words = ("udp", address, str(port), str(seconds), str(bits_per_second), str(size_bytes))
@@ -100,9 +101,10 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def _tcp(address: str, port: int, seconds: float) -> None:
+def _tcp(address: str, port: int, seconds: float, source: str) -> None:
     chunk, end_seconds = bytes(CHUNK_BYTES), time.monotonic() + seconds
-    with contextlib.suppress(OSError), socket.create_connection((address, port), 10) as connection:
+    own = (source, 0) if source else None
+    with contextlib.suppress(OSError), socket.create_connection((address, port), 10, own) as connection:
         connection.settimeout(1.0)
         while time.monotonic() < end_seconds:
             with contextlib.suppress(TimeoutError):
@@ -182,7 +184,7 @@ def main(words: Sequence[str]) -> None:
     if kind == "sink":
         _Receiving(int(rest[0]), rest[1]).run()
     elif kind == "tcp":
-        _tcp(rest[0], int(rest[1]), float(rest[2]))
+        _tcp(rest[0], int(rest[1]), float(rest[2]), rest[3])
     else:
         _udp(rest[0], int(rest[1]), float(rest[2]), float(rest[3]), int(rest[4]))
 
