@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ from tests.netns.world import World
 
 NODE_NAME = "net-node-1"
 STOP_SECONDS = 15.0
+READY = '"nodeagent_event": "ready"'
 POLL_SECONDS = 0.05
 PERIODS = {"observe.marks.PERIOD_SECONDS": 60.0, "act.saver.LAZY_SECONDS": 0.1}
 """Constants of the daemon under test: what was counted is on disk at once."""
@@ -71,10 +73,10 @@ class NetAgent:
         self.log_path = self.folder / "agent.log"
         self.process: subprocess.Popen[Any] | None = None
         self._periods = COMPARE if periods is None else periods
-        self._network = network
-        self._make()
+        self._sections: dict[str, dict[str, Any]] = {}
+        self._make(network)
 
-    def _make(self) -> None:
+    def _make(self, network: dict[str, Any]) -> None:
         proc = self.folder / "proc"
         proc.mkdir(parents=True)
         for entry in Path("/proc").iterdir():
@@ -85,11 +87,21 @@ class NetAgent:
             "node": {"name": NODE_NAME, "state_file": str(self.state_file), "proc_root": str(proc)},
             "gpu": {"enabled": "false"},
             "pods": {"source": "file", "file": str(self.folder / "pods.json")},
-            "network": {"iptables_path": str(shutil.which(f"iptables-{self.backend}")), **self._network},
+            "network": {"iptables_path": str(shutil.which(f"iptables-{self.backend}")), **network},
             "status": {"socket": str(self.folder / "s.sock"), "metrics_listen": ""},
         }
         sections |= {name: dict(keys) for name, keys in QUICK.items() if name.startswith("checks")}
-        (self.folder / "nodeagent.toml").write_text(toml(sections))
+        self._sections = sections
+        self.configure()
+
+    def configure(self, **network: Any) -> None:
+        """Write the configuration, with these keys of [network] changed."""
+        self._sections["network"] |= network
+        (self.folder / "nodeagent.toml").write_text(toml(self._sections))
+
+    def reload(self) -> None:
+        """Have the daemon read its configuration again."""
+        os.kill(self.pid, signal.SIGHUP)
 
     # -- life
 
@@ -100,6 +112,7 @@ class NetAgent:
         argv = [*under, sys.executable, "-m", f"tests.netns.{module[0]}", *module[1:], *patches, "--",
                 "--config", str(self.folder / "nodeagent.toml"), "run"]
         environment = {**self.world.environment, "PYTHONPATH": str(ROOT)}
+        self._ready_before = len(self.logged(READY))
         with self.log_path.open("ab") as log:
             self.process = self.world.start("node", argv, env=environment, stdout=log, stderr=log, cwd=ROOT)
         return self
@@ -115,6 +128,14 @@ class NetAgent:
         assert self.process is not None
         self.process.send_signal(number)
         self.process.wait(STOP_SECONDS)
+
+    def is_ready(self) -> bool:
+        """True once the daemon of the latest start has judged for the first time."""
+        return len(self.logged(READY)) > self._ready_before
+
+    def is_alive(self) -> bool:
+        """True while the daemon runs."""
+        return self.process is not None and self.process.poll() is None
 
     def died(self, deadline_seconds: float) -> bool:
         """True when the daemon is killed within the time; False when it is alive then."""
@@ -200,10 +221,10 @@ class NetAgent:
         times = traffic.marks_read_seconds, traffic.links_read_seconds
         return all(at is not None and at > since_seconds for at in times)
 
-    def cli(self, *arguments: str) -> str:
-        """Run a `nodeagent` command on the node; what it printed. A failure raises."""
-        config = str(self.folder / "nodeagent.toml")
-        return self.world.command("node", sys.executable, "-m", "nodeagent", "--config", config, *arguments)
+    def cli(self, *arguments: str, check: bool = True) -> str:
+        """Run a `nodeagent` command on the node; what it printed. An exit code other than 0 raises."""
+        argv = (sys.executable, "-m", "nodeagent", "--config", str(self.folder / "nodeagent.toml"))
+        return self.world.command("node", *argv, *arguments, check=check)
 
     def log(self) -> str:
         """The last lines that the daemon wrote."""
@@ -212,7 +233,9 @@ class NetAgent:
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """Log entries of one kind, oldest first."""
-        found = []
+        found: list[dict[str, Any]] = []
+        if not self.log_path.exists():
+            return found
         for line in self.log_path.read_text(errors="replace").splitlines():
             with contextlib.suppress(ValueError):
                 entry = json.loads(line)

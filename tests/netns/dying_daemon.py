@@ -9,24 +9,31 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from nodeagent.act.network import KernelMarks
+from nodeagent.act.shaping import KernelShape
 from nodeagent.model import Op
 from tests.netns.quick_daemon import patch
 
 
 def die_at(number: int) -> None:
     """Have this process die before an op."""
-    perform, passed = KernelMarks.perform, 0
+    passed = 0
 
-    async def counted(self: KernelMarks, op: Op) -> str:
-        nonlocal passed
-        if passed == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        passed += 1
-        return await perform(self, op)
+    def counted(perform: Callable[[Any, Op], Awaitable[str]]) -> Callable[[Any, Op], Awaitable[str]]:
+        async def perform_or_die(self: object, op: Op) -> str:
+            nonlocal passed
+            if passed == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            passed += 1
+            return await perform(self, op)
 
-    KernelMarks.perform = counted  # type: ignore[method-assign]
+        return perform_or_die
+
+    for kind in (KernelMarks, KernelShape):
+        kind.perform = counted(kind.perform)  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

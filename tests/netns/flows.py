@@ -37,6 +37,13 @@ class Sample(NamedTuple):
     udp_bytes: int
     udp_packets: int
     """Different numbers."""
+    udp_highest: int
+    """Highest number; -1: none yet."""
+
+    @property
+    def lost_packets(self) -> int:
+        """Numbers below the highest that did not come."""
+        return self.udp_highest + 1 - self.udp_packets
 
 
 class Sink:
@@ -133,6 +140,7 @@ class _Receiving:
         self._buffer = bytearray(1 << 20)
         self._tcp_bytes = self._udp_bytes = 0
         self._numbers: set[int] = set()
+        self._highest = -1
         self._path = Path(path)
         listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=64)
         datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -153,7 +161,8 @@ class _Receiving:
                 now_seconds = time.monotonic()
                 if now_seconds >= due_seconds:
                     due_seconds = now_seconds + SAMPLE_SECONDS
-                    file.write(f"{now_seconds} {self._tcp_bytes} {self._udp_bytes} {len(self._numbers)}\n")
+                    numbers = f"{len(self._numbers)} {self._highest}"
+                    file.write(f"{now_seconds} {self._tcp_bytes} {self._udp_bytes} {numbers}\n")
 
     def _accept(self, listener: socket.socket) -> None:
         connection = listener.accept()[0]
@@ -175,7 +184,9 @@ class _Receiving:
             for _ in range(64):
                 got = receiver.recv_into(self._buffer)
                 self._udp_bytes += got
-                self._numbers.add(_NUMBER.unpack_from(self._buffer)[0])
+                number = _NUMBER.unpack_from(self._buffer)[0]
+                self._numbers.add(number)
+                self._highest = max(self._highest, number)
 
 
 def main(words: Sequence[str]) -> None:
