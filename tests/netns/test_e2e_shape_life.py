@@ -110,6 +110,8 @@ def test_a_renamed_uplink_is_followed(make_world: MakeWorld, backend: str) -> No
     shaped.settle(agent, A, B, devices=("wan0",))
 
     agent.wait(lambda: not any("eth0" in line for f in (4, 6) for line in agent.mangle(f)), "eth0 is gone")
+    assert not shaped.filters(world, "eth0")
+    assert shaped.classes(world)[shaped.class_of(agent, A)].ceil_bits_per_second == 20_000_000
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
