@@ -6,16 +6,19 @@ test_shaping.py and tests/test_quantity.py; the whole range of rates is in `make
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
 
 from nodeagent.shape import IFB_NAME
 from nodeagent.traffic import HTB_MAJOR
+from tests.agent import ROOT
 from tests.netns import flows, shaped
-from tests.netns.agent import NetAgent, pod
+from tests.netns.agent import NetAgent, pod, uid_of
 from tests.netns.conftest import MakeWorld
 from tests.netns.flows import Sink
+from tests.netns.test_e2e_counts import host_pod_cgroup
 from tests.netns.test_e2e_shape import started
 from tests.netns.world import BACKENDS, INTERNET, NODE, POD_A, POD_B, World
 
@@ -141,3 +144,34 @@ def test_a_saturated_budget_harms_nobody_else(make_world: MakeWorld, backend: st
     assert answered < 1.0, time.monotonic() - began_seconds
     assert 0.95 * 3e6 <= root_bits <= 1.05 * 3e6
     assert agent.is_alive()
+
+
+def test_a_host_network_pod_is_shaped_by_its_own_annotation(make_world: MakeWorld) -> None:
+    """On nft, by its cgroup: its flow is held to the limit, the host's own is not."""
+    world = make_world(masquerade=True)
+    one = pod("hostly", NODE[4], host_network=True, limit="8M")
+    cgroup = host_pod_cgroup(uid_of(one))
+    if cgroup is None:
+        pytest.skip("not_applicable: no writable cgroup v2 tree: mount -t cgroup2 none /mnt")
+    try:
+        agent = NetAgent(world, "nft", shaped.QUICK, internet_budget="1G")
+        agent.pods(A, one)
+        agent.start()
+        shaped.settle(agent, A)
+        agent.wait(lambda: "CLASSIFY --set-class 004e:0011" in str(agent.mangle()), "its rule gives a class")
+        sink = Sink(world, "outside")
+        began_seconds = time.monotonic()
+        join = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+        sender = (sys.executable, "-m", "tests.netns.flows", "tcp", INTERNET[4], str(flows.PORT), "4", "")
+        flow = world.start("node", ["sh", "-c", join, str(cgroup), *sender], cwd=ROOT)
+        flow.wait(20)
+        limited_bits = sink.bits_per_second(began_seconds + 1.5, began_seconds + 3.5)
+        began_seconds = time.monotonic()
+        flows.start_tcp(world, "node", INTERNET[4], 1.5).wait(20)
+        host_bits = sink.bits_per_second(began_seconds + 0.5, began_seconds + 1.4)
+    finally:
+        for path in (cgroup, cgroup.parent, cgroup.parent.parent):
+            path.rmdir()
+
+    assert 0.9 * 8e6 <= limited_bits <= 1.01 * 8e6
+    assert host_bits > 200e6
