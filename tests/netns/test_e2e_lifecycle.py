@@ -163,7 +163,8 @@ def writes_of_a_run(agent: NetAgent, pods: list[Pod]) -> list[str]:
     agent.settle(*pods)
     agent.look()
     agent.stop()
-    agent.wait(lambda: f"{agent.pid} +++ exited" in trace.read_text(errors="replace"), "the trace is whole")
+    end = re.compile(rf"^{agent.pid} +\+\+\+ exited", re.MULTILINE)  # short numbers are padded
+    agent.wait(lambda: end.search(trace.read_text(errors="replace")), "the trace is whole")
     lines = trace.read_text(errors="replace").splitlines()
     return [line for line in of_the_node(lines) if WRITES.search(line)]
 
