@@ -23,7 +23,8 @@ OTHER = pod("other", POD_B[4], POD_B[6], namespace="shop")
 KILLS = 6
 CALLS = "sendto,sendmsg,setsockopt,unshare,clone,clone3,fork,vfork"
 WRITES = re.compile(
-    r"IPSET_CMD_(CREATE|DESTROY|FLUSH|RENAME|SWAP|ADD|DEL)\b|NFT_MSG_(NEW|DEL)|NFNL_MSG_BATCH_BEGIN|IP6?T_SO_SET_(REPLACE|ADD)"
+    r"IPSET_CMD_(CREATE|DESTROY|FLUSH|RENAME|SWAP|ADD|DEL)\b|NFT_MSG_(NEW|DEL)|NFNL_MSG_BATCH_BEGIN"
+    r"|IP6?T_SO_SET_(REPLACE|ADD)|RTM_(NEW|DEL|SET)(LINK|QDISC|TCLASS|TFILTER|CHAIN)"
 )
 
 
@@ -136,14 +137,14 @@ def test_sums_never_fall_whatever_kills_the_agent(world: World, backend: str) ->
     assert 0 < seen["team"] < internet_out(agent)["team"] <= traffic.seen(world, "pod-a")["internet_out"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("backend", "budget"), [("legacy", ""), ("nft", ""), ("nft", "10G")])
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt-get install strace")
-def test_a_restart_with_250_pods_writes_nothing(make_world: MakeWorld, backend: str) -> None:
-    """No ipset, nftables or iptables write among the agent's system calls; state and counters stand."""
+def test_a_restart_with_250_pods_writes_nothing(make_world: MakeWorld, backend: str, budget: str) -> None:
+    """No write to ipset, iptables or tc among the agent's system calls; state and counters stand."""
     world = make_world()
     world.neighbours(backend)
     pods = [pod(f"p{n}", f"10.244.{3 + n // 200}.{1 + n % 200}", f"fd00:244:1::1:{n:x}") for n in range(250)]
-    agent = NetAgent(world, backend)
+    agent = NetAgent(world, backend, internet_budget=budget)
     agent.pods(*pods)
 
     first = writes_of_a_run(agent, pods)
@@ -152,6 +153,7 @@ def test_a_restart_with_250_pods_writes_nothing(make_world: MakeWorld, backend: 
     second = writes_of_a_run(agent, pods)
 
     assert first and second == []
+    assert any("RTM_NEWTCLASS" in line for line in first) is bool(budget)
     assert world.dump() == held
     assert agent.logged("op_failed") == []
 
