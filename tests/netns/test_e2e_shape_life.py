@@ -13,7 +13,7 @@ from tests.netns import flows, shaped
 from tests.netns.agent import NetAgent, pod
 from tests.netns.conftest import MakeWorld
 from tests.netns.flows import Sink
-from tests.netns.world import BACKENDS, INTERNET, INTERNET_SECOND, POD_A, POD_B, World
+from tests.netns.world import BACKENDS, INSIDE, INTERNET, INTERNET_SECOND, POD_A, POD_B, World
 
 pytestmark = pytest.mark.root
 A, B = pod("a", POD_A[4], POD_A[6], limit="20M"), pod("b", POD_B[4], POD_B[6], namespace="shop")
@@ -197,3 +197,33 @@ def test_an_ingress_qdisc_leaves_an_uplink_counted_only(make_world: MakeWorld, b
     assert "eth0" in shown
     assert "ingress" in world.command("node", "tc", "qdisc", "show", "dev", "eth0")
     assert not shaped.filters(world)
+
+
+CURES: dict[str, Callable[[NetAgent], object]] = {
+    "net cleanup": lambda agent: agent.cli("net", "cleanup"),
+    "by hand": lambda agent: agent.world.command(
+        "node", "tc", "filter", "del", "dev", "eth0", "egress", "pref", "65535"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cure", "backend"), list(zip(CURES, BACKENDS, strict=True)))
+def test_a_lost_ifb_has_a_cure_without_the_agent(make_world: MakeWorld, cure: str, backend: str) -> None:
+    """As README says: classed packets are lost, the cluster's and the host's not; each command ends it."""
+    world = make_world(masquerade=True)
+    agent = start(world, backend)
+    agent.stop()
+    sink, inside = Sink(world, "outside"), Sink(world, "inside")
+
+    def arrives(namespace: str, where: Sink, address: str) -> bool:
+        before = where.latest().udp_bytes
+        flows.sent_packets(flows.start_udp(world, namespace, address, 0.2, FLOW_BITS))
+        time.sleep(0.2)
+        return where.latest().udp_bytes > before
+
+    delete_ifb(world)
+    pod_lost = not arrives("pod-a", sink, INTERNET[4])
+    cluster_goes_on, host_goes_on = arrives("pod-a", inside, INSIDE[4]), arrives("node", sink, INTERNET[4])
+    CURES[cure](agent)
+
+    assert (pod_lost, cluster_goes_on, host_goes_on) == (True, True, True)
+    assert arrives("pod-a", sink, INTERNET[4])
