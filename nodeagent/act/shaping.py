@@ -16,7 +16,8 @@ ifb, an ifb deleted under a filter) and whatever is not ours.
 |                 |            |                        | the last place taken, another tag here             |
 | `filter.delete` | device     |                        | every one of ours, and clsact when we made it and  |
 |                 |            |                        | nobody uses it; absent is success                  |
-| `ifb.delete`    | nodeagent0 |                        | busy while a filter leads there; absent is success |
+| `ifb.delete`    | nodeagent0 |                        | busy while anybody's filter leads there; absent is |
+|                 |            |                        | success                                            |
 """
 
 from __future__ import annotations

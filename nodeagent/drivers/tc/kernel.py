@@ -91,6 +91,14 @@ class Filter(NamedTuple):
         return self.info >> 16
 
 
+class Mirred(NamedTuple):
+    """An action that hands packets to a device."""
+
+    how: int
+    """`REDIRECT`, or a mirror, or to its ingress."""
+    ifindex: int
+
+
 def ticks(size_bytes: int, rate_bytes: int) -> int:
     """Time that a burst takes at a rate, in the kernel's units of 64 ns, rounded up; at most 32 bits."""
     whole = -(-size_bytes * _NANOSECONDS // (rate_bytes * _TICK_NANOSECONDS))
@@ -156,18 +164,35 @@ async def class_(index: int, handle: int) -> Class | None:
 
 async def filters(index: int, side: int) -> list[Filter]:
     """The filters of one side of a device's clsact, in their order."""
+    messages = await _filter_messages(index, side)
+    return [one for message in messages if (one := _filter(message)).handle]
+
+
+async def _filter_messages(index: int, side: int) -> list[Message]:
     def concerns(type_: int, message: Message) -> bool:
         changed = _TC.unpack_from(message.data, message.at)[1]
         return type_ in (36, 37, 44, 45) and changed in (index, -1)  # -1: of a shared block
 
-    messages = await dump(_GET_FILTER, _TC.pack(0, index, 0, side, 0), watch=TC_GROUP, concerns=concerns)
-    return [one for message in messages if (one := _filter(message)).handle]
+    return await dump(_GET_FILTER, _TC.pack(0, index, 0, side, 0), watch=TC_GROUP, concerns=concerns)
 
 
 async def chains(index: int, side: int) -> list[int]:
     """Numbers of the chains on one side of a device's clsact; ABSENT on kernels before 4.19."""
     messages = await dump(_GET_CHAIN, _TC.pack(0, index, 0, side, 0))
     return [_number(message.attributes(_TC.size).get(_CHAIN)) for message in messages]
+
+
+async def leads_to(target_index: int, index: int, side: int) -> bool:
+    """Whether a filter on this side of a device's clsact or ingress hands packets to a device by mirred.
+
+    Of any kind and anybody's. A list of actions would be shorter, but it leaves a trace in each of them.
+    """
+    found = (
+        _mirred(action) for message in await _filter_messages(index, side)
+        for option in _nested(message.attributes(_TC.size).get(_OPTIONS, b"")).values()
+        for action in _nested(option).values()
+    )  # fmt: skip
+    return any(one is not None and one.ifindex == target_index for one in found)
 
 
 # --------------------------------------------------------------------------- decoding
@@ -235,14 +260,17 @@ def _filter(message: Message) -> Filter:
 
 
 def _redirect(actions: dict[int, bytes]) -> int:
-    if len(actions) != 1:
-        return 0
-    action = _nested(next(iter(actions.values())))
-    parameters = _nested(action.get(2, b"")).get(2, b"")
-    if _text(action.get(1, b"")) != "mirred" or len(parameters) < _MIRRED.size:
-        return 0
+    found = _mirred(next(iter(actions.values()))) if len(actions) == 1 else None
+    return found.ifindex if found is not None and found.how == REDIRECT else 0
+
+
+def _mirred(action: bytes) -> Mirred | None:
+    held = _nested(action)
+    parameters = _nested(held.get(2, b"")).get(2, b"")
+    if _text(held.get(1, b"")) != "mirred" or len(parameters) < _MIRRED.size:
+        return None
     *_, how, index = _MIRRED.unpack_from(parameters)
-    return int(index) if how == REDIRECT else 0
+    return Mirred(how=how, ifindex=index)
 
 
 def _nested(data: bytes) -> dict[int, bytes]:

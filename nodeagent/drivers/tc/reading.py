@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nodeagent.drivers.tc import kernel
-from nodeagent.drivers.tc.kernel import EGRESS, INGRESS_SLOT, ROOT, Class, Filter, Link, Qdisc
+from nodeagent.drivers.tc.kernel import EGRESS, INGRESS, INGRESS_SLOT, ROOT, Class, Filter, Link, Qdisc
 from nodeagent.drivers.tc.write import FILTER_NAME, HANDLE, PREFERENCE
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.shape import IFB_NAME, ClassCounter, ShapeClass, ShapeFilter, ShapeState
@@ -120,6 +120,18 @@ async def _own_filters(qdiscs: Iterable[Qdisc], ifb_index: int) -> tuple[list[Sh
             displaced.append(name)
         await asyncio.sleep(0)
     return found, displaced
+
+
+async def leading_to(ifb: Link) -> list[str]:
+    """Devices with a filter, anybody's, that hands packets to the ifb: on clsact's sides or on ingress."""
+    found: list[str] = []
+    for there in await kernel.qdiscs(ifb.ifindex):
+        if there.parent == INGRESS_SLOT:
+            sides = (EGRESS, INGRESS) if there.kind == "clsact" else (INGRESS,)
+            if any([await kernel.leads_to(ifb.ifindex, there.ifindex, side) for side in sides]):
+                found.append(_name(there.ifindex))
+            await asyncio.sleep(0)
+    return sorted(found)
 
 
 def shape_filter(device: str, held: Filter, ifb_index: int) -> ShapeFilter:

@@ -75,13 +75,16 @@ class Shaper:
         return True
 
     async def delete_ifb(self) -> bool:
-        """Delete the ifb with its classes; busy while a filter of ours leads there: it would lose all."""
+        """Delete the ifb with its classes; busy while a filter leads there, anybody's: it would lose all."""
         found = await reading.find_ifb()
         if found is None:
             return False
         held = (await reading.read()).state
         if held.filters:
             detail = f"a filter of ours leads to it from {', '.join(one.device for one in held.filters)}"
+            raise DriverError(ErrorKind.BUSY, IFB_NAME, "delete ifb", detail)
+        if others := await reading.leading_to(found):
+            detail = f"a filter that is not ours leads to it from {', '.join(others)}: delete that first"
             raise DriverError(ErrorKind.BUSY, IFB_NAME, "delete ifb", detail)
         async with opened("delete ifb", IFB_NAME) as writer:
             await writer.delete_link(found.ifindex)
@@ -127,7 +130,7 @@ class Shaper:
                 await writer.delete_qdisc(ifb.ifindex, HANDLE | wanted.minor)
         after = await self._class(ifb, wanted.minor)
         if after != wanted:
-            _refuse(target, op, f"it reads back as {after}, wanted is {wanted}")
+            _refuse(target, op, f"it reads back otherwise: {_differences(wanted, after)}")
         return True
 
     async def delete_class(self, minor: int) -> bool:
@@ -244,6 +247,13 @@ def as_held(wanted: ShapeClass) -> ShapeClass:
         cburst_bytes=burst_bytes(ticks(wanted.cburst_bytes, ceil), ceil),
         quantum_bytes=wanted.quantum_bytes if wanted.leaf_limit_bytes else 0,
     )  # fmt: skip
+
+
+def _differences(wanted: ShapeClass, held: ShapeClass | None) -> str:
+    if held is None:
+        return "it is not there"
+    pairs = ((name, getattr(wanted, name), getattr(held, name)) for name in wanted.__struct_fields__)
+    return ", ".join(f"{name} is {is_}, not {ought}" for name, ought, is_ in pairs if ought != is_)
 
 
 async def _fit(writer: Writer, ifb: Link, uplink: Link) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import struct
 import types
 from collections.abc import AsyncIterator
 from typing import Any
@@ -42,6 +43,8 @@ _SET_LINK, _DEL_LINK, _NEW_FILTER, _DEL_FILTER, _NEW_CHAIN, _DEL_CHAIN = 19, 17,
 _CREATE = NLM_F_CREATE | NLM_F_EXCL
 _PUT = NLM_F_CREATE | NLM_F_REPLACE
 _U32 = (1 << 32) - 1
+_MOST_MEMORY_BYTES = 1 << 31
+"""What fq_codel itself cuts its limit to."""
 _ALL_PROTOCOLS = socket.htons(3)
 _STOLEN = 4
 _KINDS = {
@@ -154,10 +157,13 @@ class Writer:
         await self._send(_message(index, 0, HANDLE | minor, ""), _DEL_CLASS, 0)
 
     async def put_leaf(self, index: int, minor: int, kind: str, limit_bytes: int) -> bool:
-        """Queue of a leaf, made or changed; a queue of another kind is replaced. False: unknown kind."""
-        options: Any = {"limit": limit_bytes}
+        """Queue of a leaf, made or changed; a queue of another kind is replaced. False: unknown kind.
+
+        One longer than the kind can be is made as long as it can be, and so reads back as shorter.
+        """
+        options: Any = {"limit": min(limit_bytes, _U32)}
         if kind == "fq_codel":
-            memory_bytes = min(limit_bytes * FQ_CODEL_MEMORY, 1 << 31)
+            memory_bytes = min(limit_bytes * FQ_CODEL_MEMORY, _MOST_MEMORY_BYTES)
             options = {"attrs": [["TCA_FQ_CODEL_MEMORY_LIMIT", memory_bytes]]}
         message = _message(index, HANDLE | minor, 0, kind)
         message["attrs"].append(["TCA_OPTIONS", options])
@@ -244,3 +250,5 @@ async def opened(op: str, target: str) -> AsyncIterator[Writer]:
     except OSError as error:
         kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
         raise DriverError(kind, target, op, error.strerror or str(error)) from error
+    except struct.error as error:
+        raise DriverError(ErrorKind.INVALID, target, op, f"a number is too large for it: {error}") from error
