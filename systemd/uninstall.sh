@@ -1,6 +1,6 @@
 #!/bin/sh
 # Removes what install.sh put in place. An edited configuration and the agent's memory are kept and named,
-# unless PURGE=1. What the agent has set on the node (taints, rules) is not touched.
+# unless PURGE=1. What the agent made in the kernel (rules, sets, classes) is taken away first.
 #
 # DESTDIR, PREFIX as for install.sh; VENV=no leaves the virtual environment alone
 set -eu
@@ -23,9 +23,18 @@ name_what_is_kept() {
     [ -z "$kept" ] || printf 'kept, PURGE=1 removes it:\n%s\n' "$kept"
 }
 
+clean_kernel() {
+    [ -x "$COMMAND_DIRECTORY/nodeagent" ] || return 0
+    "$COMMAND_DIRECTORY/nodeagent" net cleanup || {
+        echo "rules or classes of the agent are left in the kernel: see above; nothing was uninstalled" >&2
+        exit 1
+    }
+}
+
 if [ -z "$root" ] && [ -d /run/systemd/system ]; then
     systemctl disable --now nodeagent 2> /dev/null || true
 fi
+[ -n "$root" ] || clean_kernel
 rm -f "$root$UNIT" "$root$CATALOG" "$root$SYSUSERS" "$root$TMPFILES"
 if [ "$(readlink "$root$COMMAND_DIRECTORY/nodeagent" || true)" = "$PREFIX/bin/nodeagent" ]; then
     rm -f "$root$COMMAND_DIRECTORY/nodeagent"

@@ -28,6 +28,8 @@ MOST_QUANTUM_BYTES = 60_000
 QUEUES_A_SECOND = 20
 """A leaf's queue is 50 ms of its limit."""
 LEAST_LEAF_BYTES = 16_384
+MOST_LEAF_BYTES = 1 << 30
+"""fq_codel's memory limit, twice a queue, ends at 2 GiB in the kernel."""
 LEAST_RATE_BYTES = 1_000
 """Rate per second of a class without a guarantee: the kernel has no rate 0."""
 
@@ -174,5 +176,5 @@ def _leaf(minor: int, parent: int, rate: int, ceil: int, mtu_bytes: int) -> Shap
     return msgspec.structs.replace(
         _inner(minor, parent, rate, ceil),
         quantum_bytes=min(max(rate // QUANTA_A_SECOND, mtu_bytes), MOST_QUANTUM_BYTES),
-        leaf_limit_bytes=max(ceil // QUEUES_A_SECOND, LEAST_LEAF_BYTES),
+        leaf_limit_bytes=min(max(ceil // QUEUES_A_SECOND, LEAST_LEAF_BYTES), MOST_LEAF_BYTES),
     )

@@ -28,18 +28,32 @@ class Class(Struct, frozen=True, kw_only=True):
     rate_bits_per_second: int
     sent_bytes: int
     drops_count: int
-    at_seconds: float
-    """CLOCK_MONOTONIC when it was read."""
+    began_seconds: float
+    ended_seconds: float
+    """CLOCK_MONOTONIC before and after it was read: on a busy machine far apart."""
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """Bits per second of the wire between two looks, as exactly as the looks were."""
+
+    least: float
+    most: float
+
+    def is_within(self, least: float, most: float) -> bool:
+        """True unless the rate is certainly outside."""
+        return self.most >= least and self.least <= most
 
 
 def classes(world: World) -> dict[str, Class]:
     """By class id; none where the ifb is not there."""
+    began_seconds = time.monotonic()
     text = world.command("node", "tc", "-s", "class", "show", "dev", IFB_NAME, check=False)
-    now_seconds = time.monotonic()
+    ended_seconds = time.monotonic()
     return {
         one["id"]: Class(
             ceil_bits_per_second=_bits(one["ceil"]), rate_bits_per_second=_bits(one["rate"]),
-            sent_bytes=int(one["sent"]), drops_count=int(one["drops"]), at_seconds=now_seconds,
+            sent_bytes=int(one["sent"]), drops_count=int(one["drops"]),
+            began_seconds=began_seconds, ended_seconds=ended_seconds,
         )
         for one in _CLASS.finditer(text)
     }
@@ -50,9 +64,13 @@ def _bits(text: str) -> int:
     return int(number) * {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tbit": 10**12}[unit]
 
 
-def bits_per_second(before: Class, after: Class) -> float:
-    """Of the wire, between two looks."""
-    return 8 * (after.sent_bytes - before.sent_bytes) / (after.at_seconds - before.at_seconds)
+def rate(before: Class, after: Class) -> Rate:
+    """Between two looks at one class."""
+    sent_bits = 8 * (after.sent_bytes - before.sent_bytes)
+    return Rate(
+        least=sent_bits / (after.ended_seconds - before.began_seconds),
+        most=sent_bits / (after.began_seconds - before.ended_seconds),
+    )
 
 
 def class_of(agent: NetAgent, one: Pod) -> str:

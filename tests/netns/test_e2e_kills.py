@@ -10,7 +10,7 @@ from tests.netns import traffic
 from tests.netns.agent import NetAgent, pod
 from tests.netns.world import BACKENDS, INTERNET, POD_A, POD_B, World
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 FIRST = pod("first", POD_A[4], POD_A[6])
 SECOND = pod("second", POD_A[4], POD_A[6])
 """On the address that was the first one's."""

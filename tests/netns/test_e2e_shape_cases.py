@@ -139,10 +139,10 @@ def test_a_saturated_budget_harms_nobody_else(make_world: MakeWorld, backend: st
     answered = shaped.within(lambda: host.latest().tcp_bytes > 1 << 20, 3)
     before = shaped.classes(world)
     time.sleep(2.0)
-    root_bits = shaped.bits_per_second(before["4e:1"], shaped.classes(world)["4e:1"])
+    root = shaped.rate(before["4e:1"], shaped.classes(world)["4e:1"])
 
     assert answered < 1.0, time.monotonic() - began_seconds
-    assert 0.95 * 3e6 <= root_bits <= 1.05 * 3e6
+    assert root.is_within(0.95 * 3e6, 1.05 * 3e6), root
     assert agent.is_alive()
 
 

@@ -129,11 +129,11 @@ def test_two_uplinks_share_the_budget(make_world: MakeWorld, backend: str) -> No
     time.sleep(1.5)
     before = shaped.classes(world)["4e:1"]
     time.sleep(2.0)
-    both_bits = shaped.bits_per_second(before, shaped.classes(world)["4e:1"])
+    both = shaped.rate(before, shaped.classes(world)["4e:1"])
     for family in ("-4", "-6"):
         world.command("node", "ip", family, "route", "del", "default", "dev", "eth1")
 
-    assert 29e6 <= both_bits <= 30.5e6
+    assert both.is_within(29e6, 30.5e6), both
     agent.wait(lambda: IFB_NAME not in shaped.filters(world, "eth1"), "the second filter goes")
     assert IFB_NAME in shaped.filters(world)
 

@@ -156,8 +156,8 @@ def test_metrics_page_answers_on_loopback(machine: Machine) -> None:
     assert "nodeagent_build_info" in page
 
 
-CAPABILITIES = 1 << 34 | 1 << 12 | 1 << 13
-"""CAP_SYSLOG, CAP_NET_ADMIN, CAP_NET_RAW."""
+CAPABILITIES = 1 << 34 | 1 << 12 | 1 << 13 | 1 << 39
+"""CAP_SYSLOG, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF."""
 
 
 def test_processes_hold_these_capabilities_and_no_more(machine: Machine) -> None:
@@ -239,20 +239,34 @@ def test_hung_loop_is_restarted_by_the_watchdog(machine: Machine) -> None:
     assert "Fatal Python error: Aborted" in log, "the stack of the hung loop is missing"
 
 
-def test_pods_are_marked_inside_the_sandbox(machine: Machine) -> None:
-    """A pod list appears while the unit runs: rules and sets are there, and nothing was refused."""
+BUDGET = '[network]\ninternet_budget = "1G"\n'
+
+
+def _shaper(machine: Machine) -> str:
+    """The filter on the uplink and the classes, as tc shows them."""
+    filters = machine.run("tc", "filter", "show", "dev", "up0", "egress", check=False).stdout
+    return filters + machine.run("tc", "class", "show", "dev", "nodeagent0", check=False).stdout
+
+
+def test_pods_are_marked_and_shaped_inside_the_sandbox(machine: Machine) -> None:
+    """A pod list appears while the unit runs: rules, sets, filter, classes are there; nothing was refused."""
     machine.run("sh", "-ec", UPLINK)
+    machine.write("/etc/nodeagent/conf.d/60-budget.toml", BUDGET)
+    machine.run("systemctl", "reload", "nodeagent", timeout_seconds=60)
     machine.write("/etc/nodeagent/pods.json", PODS)
     wait_until(
         lambda: POD_ADDRESS in machine.run("ipset", "save", check=False).stdout
         and "NODEAGENT-EGRESS" in machine.run("iptables-nft", "-t", "mangle", "-S").stdout,
         30, "the pod's entry and the rules",
     )
+    wait_until(lambda: "nodeagent_prio" in _shaper(machine), 30, "the filter")
+    wait_until(lambda: "4e:10" in _shaper(machine), 30, "the pod's class")
     rows = {row["id"]: row for row in _status(machine)["rows"]}
 
     assert rows["network.drift"]["state"] == "ok", rows["network.drift"]
+    assert rows["network.shaper"]["state"] == "ok", rows["network.shaper"]
     assert "denied" not in _log(machine)
-    machine.run("rm", "/etc/nodeagent/pods.json")
+    machine.run("rm", "/etc/nodeagent/pods.json", "/etc/nodeagent/conf.d/60-budget.toml")
 
 
 def test_stop_leaves_no_process_and_no_socket(machine: Machine) -> None:
@@ -268,10 +282,14 @@ def test_stop_leaves_no_process_and_no_socket(machine: Machine) -> None:
 
 
 def test_uninstall_leaves_the_machine_as_it_was(machine: Machine) -> None:
-    """Unit, command, catalog and runtime directory are gone; the memory is kept and named."""
+    """Unit, command, catalog, rules, classes and runtime directory are gone; the memory is kept and named."""
+    assert "nodeagent_prio" in _shaper(machine), "the stop left the shaper"
     done = machine.run("env", "VENV=no", f"{REPOSITORY}/systemd/uninstall.sh")
 
     assert machine.unit_property(UNIT, "LoadState") == "not-found"
     assert machine.run("ls", "/run/nodeagent", "/usr/local/bin/nodeagent", check=False).stdout == ""
     assert machine.run("nodeagent", "version", check=False).returncode == 127
     assert "/var/lib/nodeagent" in done.stdout
+    assert _shaper(machine) == ""
+    assert "NODEAGENT" not in machine.run("iptables-nft", "-t", "mangle", "-S").stdout
+    assert "nodeagent-" not in machine.run("ipset", "list", "-n").stdout
