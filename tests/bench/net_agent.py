@@ -11,16 +11,18 @@ import functools
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
+from nodeagent.shape import IFB_NAME
 from tests import processes
 from tests.netns.agent import NetAgent, Pod, pod, uid_of
 from tests.netns.test_e2e_lifecycle import writes_of_a_run
@@ -75,8 +77,25 @@ def held(name: str) -> set[tuple[str, str]]:
     return {(line[2], line[line.index("comment") + 1].strip('"').rpartition("/")[2]) for line in words}
 
 
-def publish(fresh: str, path: str, wanted: dict[str, set[tuple[str, str]]]) -> float:
-    """Put the file in its place; seconds until every set holds what is wanted. Runs inside the node."""
+def unshaped(names: Iterable[str]) -> int:
+    """Entries in these sets without a class, or whose class is not there."""
+    words = ["tc", "class", "show", "dev", IFB_NAME]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    classes = set(re.findall(r"^class htb (\S+) ", done.stdout, re.MULTILINE))
+    count = 0
+    for name in names:
+        words = ["ipset", "save", name]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        for line in done.stdout.splitlines():
+            if line.startswith("add "):
+                found = re.search(r"skbprio (\w+):(\w+)", line)
+                count += found is None or f"{int(found[1], 16):x}:{int(found[2], 16):x}" not in classes
+    return count
+
+
+def publish(fresh: str, path: str, wanted: dict[str, set[tuple[str, str]]], shapes: bool = False) -> float:
+    """Put the file in its place; seconds until every set holds what is wanted, and with `shapes` until each
+    pod has a class. Runs inside the node."""
     began_seconds = time.monotonic()
     Path(fresh).replace(path)
     for name, entries in wanted.items():
@@ -84,15 +103,20 @@ def publish(fresh: str, path: str, wanted: dict[str, set[tuple[str, str]]]) -> f
             if time.monotonic() > began_seconds + DEADLINE_SECONDS:
                 raise RuntimeError(f"{name} does not hold what is wanted after {DEADLINE_SECONDS} s")
             time.sleep(POLL_SECONDS)
+    while shapes and unshaped(name for name in wanted if "-out" in name):
+        if time.monotonic() > began_seconds + DEADLINE_SECONDS:
+            raise RuntimeError(f"not every pod has a class after {DEADLINE_SECONDS} s")
+        time.sleep(POLL_SECONDS)
     return time.monotonic() - began_seconds
 
 
 class Bench:
     """One daemon on one node, told of pods."""
 
-    def __init__(self, world: World, backend: str) -> None:
-        self.world = world
-        self.agent = NetAgent(world, backend, {})
+    def __init__(self, world: World, backend: str, budget: str = "") -> None:
+        """`budget`: [network] internet_budget; "": nothing is shaped."""
+        self.world, self._shapes = world, bool(budget)
+        self.agent = NetAgent(world, backend, {}, internet_budget=budget)
 
     def start(self) -> None:
         """Start the daemon and wait until it answers and has nothing to do."""
@@ -105,7 +129,8 @@ class Bench:
         fresh = self.agent.folder / "pods.new"
         fresh.write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}))
         path = self.agent.folder / "pods.json"
-        return float(self.world.inside("node", publish, str(fresh), str(path), lines_wanted(new)))
+        words = (str(fresh), str(path), lines_wanted(new), self._shapes)
+        return float(self.world.inside("node", publish, *words))
 
     def compare(self) -> None:
         """Have all be read and compared now, as it is every minute."""
@@ -144,9 +169,9 @@ def used_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def first_sync_seconds(world: World, backend: str, pods: list[Pod]) -> float:
+def first_sync_seconds(world: World, backend: str, pods: list[Pod], budget: str) -> float:
     """A fresh node and an agent that waits for pods: the list appears, all entries are read back."""
-    bench = Bench(world, backend)
+    bench = Bench(world, backend, budget)
     bench.start()
     try:
         return bench.tell(pods, pods)
@@ -156,12 +181,12 @@ def first_sync_seconds(world: World, backend: str, pods: list[Pod]) -> float:
 
 
 @functools.cache
-def figures(backend: str) -> Figures:
-    """All but the restart, on one backend (nft | legacy)."""
+def figures(backend: str, budget: str = "") -> Figures:
+    """All but the restart, on one backend (nft | legacy); with a budget every pod has a class."""
     pods = [dual_stack(number) for number in range(PODS)]
     with World() as world:
-        syncs = [first_sync_seconds(world, backend, pods) for _ in range(SYNCS)]
-        bench = Bench(world, backend)
+        syncs = [first_sync_seconds(world, backend, pods, budget) for _ in range(SYNCS)]
+        bench = Bench(world, backend, budget)
         bench.start()
         bench.tell(pods, pods)
         time.sleep(QUIET_SECONDS)
@@ -187,14 +212,20 @@ def figures(backend: str) -> Figures:
 
 
 @functools.cache
-def restart_writes(backend: str) -> float:
-    """System calls of a second run with the same pods that write to the kernel's tables."""
+def restart_writes(backend: str, budget: str = "") -> float:
+    """System calls of a second run with the same pods that write to the kernel's tables, tc included."""
     if shutil.which("strace") is None:
         raise RuntimeError("needs strace: apt-get install strace")
     pods = [dual_stack(number) for number in range(PODS)]
     with World() as world:
-        agent = NetAgent(world, backend)
+        agent = NetAgent(world, backend, internet_budget=budget)
         agent.pods(*pods)
-        if not writes_of_a_run(agent, pods):
-            raise RuntimeError("the first run wrote nothing, so the second proves nothing")
-        return float(len(writes_of_a_run(agent, pods)))
+        outs = [names[0] for names in SETS.values()]
+
+        def is_shaped() -> bool:
+            return not budget or world.inside("node", unshaped, outs) == 0
+
+        first = writes_of_a_run(agent, pods, is_shaped)
+        if not first or bool(budget) != any("TCLASS" in line for line in first):
+            raise RuntimeError("the first run wrote too little, so the second proves nothing")
+        return float(len(writes_of_a_run(agent, pods, is_shaped)))

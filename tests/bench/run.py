@@ -19,12 +19,21 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 # The package stands beside the installed one.
-from tests.bench import measures, net_packets, net_page, net_rows  # noqa: E402
+from tests.bench import (  # noqa: E402
+    measures,
+    net_packets,
+    net_page,
+    net_rows,
+    shape_beside,
+    shape_page,
+    shape_rates,
+    shape_rows,
+)
 from tests.bench.budget import Budget, Row  # noqa: E402
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks-packets.png"
-PACKETS = "\n## Packets\n"
+SECTIONS = ("Packets", "Limits", "Shapers side by side")
 
 
 BUDGETS = (
@@ -53,8 +62,9 @@ BUDGETS = (
         unit="s", measure=lambda: measures.xid_seconds("nvml"), digits=2,
     ),
     *net_rows.BUDGETS,
+    *shape_rows.BUDGETS,
 )
-GROUPS = ("net", "xid")
+GROUPS = ("net", "shape", "xid")
 """First parts of names: all rows that begin with one."""
 HEAD = ("what", "measured", "bound", "")
 
@@ -89,16 +99,22 @@ def page(rows: Sequence[Row]) -> str:
     table = [lines[budget.what] for budget in BUDGETS if budget.what in lines]
     head = ["| what | measured | bound | |", "|---|---|---|---|"]
     text = PAGE_TEXT.format(machine=machine(), table="\n".join([*head, *table]))
-    return text + packets_section(old)
+    return text + "".join(sections(old).values())
 
 
-def packets_section(old: str) -> str:
-    """Table and plot of this run, or those of the page when packets were not measured now."""
-    if not net_packets.measured.cache_info().currsize:
-        return PACKETS + old.partition(PACKETS)[2] if PACKETS in old else ""
-    found = {backend: net_packets.measured(backend) for backend in net_rows.BACKENDS}
-    net_page.plot(found, PLOT)
-    return PACKETS + PACKETS_TEXT.format(table=net_page.table(found), rounds=net_packets.ROUNDS)
+def sections(old: str) -> dict[str, str]:
+    """Tables and plot of this run, and the page's own of what was not measured now; in order."""
+    held = shape_page.sections(old)
+    fresh: dict[str, str] = {}
+    if net_packets.measured.cache_info().currsize:
+        found = {backend: net_packets.measured(backend) for backend in net_rows.BACKENDS}
+        net_page.plot(found, PLOT)
+        fresh["Packets"] = PACKETS_TEXT.format(table=net_page.table(found), rounds=net_packets.ROUNDS)
+    if shape_rates.limits.cache_info().currsize:
+        fresh["Limits"] = shape_page.limits_section(shape_rates.limits())
+    if shape_beside.measured.cache_info().currsize:
+        fresh["Shapers side by side"] = shape_page.beside_section(shape_beside.measured())
+    return {title: fresh.get(title) or held[title] for title in SECTIONS if title in fresh or title in held}
 
 
 PAGE_TEXT = """# Benchmarks
@@ -125,6 +141,8 @@ pipe as the kernel log.
   end of each wait is the entry in `ipset save`. Writes are system calls seen by strace.
 """
 PACKETS_TEXT = """
+## Packets
+
 ![ns per packet by number of pods](benchmarks-packets.png)
 
 {table}

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -161,11 +161,15 @@ def test_a_restart_with_250_pods_writes_nothing(make_world: MakeWorld, backend: 
     assert agent.logged("op_failed") == []
 
 
-def writes_of_a_run(agent: NetAgent, pods: list[Pod]) -> list[str]:
-    """Run the agent until all is settled and read again; its system calls that write to the node's tables."""
+def writes_of_a_run(
+    agent: NetAgent, pods: list[Pod], holds: Callable[[], object] = lambda: True
+) -> list[str]:
+    """Run the agent until all is settled, `holds` is true, and all is read again; its system calls that write
+    to the node's tables and to tc."""
     trace = agent.folder / "trace"
     agent.start(under=["strace", "-D", "-f", "-e", f"trace={CALLS}", "-o", str(trace)])
     agent.settle(*pods)
+    agent.wait(holds, "the kernel holds the rest")
     agent.look()
     agent.stop()
     end = re.compile(rf"^{agent.pid} +\+\+\+ exited", re.MULTILINE)  # short numbers are padded
