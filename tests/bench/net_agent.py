@@ -226,6 +226,6 @@ def restart_writes(backend: str, budget: str = "") -> float:
             return not budget or world.inside("node", unshaped, outs) == 0
 
         first = writes_of_a_run(agent, pods, is_shaped)
-        if not first or bool(budget) != any("TCLASS" in line for line in first):
+        if not first or bool(budget) != any("RTM_NEWTFILTER" in line for line in first):
             raise RuntimeError("the first run wrote too little, so the second proves nothing")
         return float(len(writes_of_a_run(agent, pods, is_shaped)))

@@ -1,4 +1,4 @@
-"""The rows about limits of pods' internet egress: do they hold, what do they cost the others and the agent."""
+"""The rows about limits of pods' internet egress: do they hold, and what they cost others and the agent."""
 
 from __future__ import annotations
 
