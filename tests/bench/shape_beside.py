@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -67,15 +68,17 @@ def missing() -> str:
 
 @functools.cache
 def measured() -> dict[str, Shaper]:
-    """All variants. Raises RuntimeError when the plugin is missing."""
+    """All variants; without the plugin those that do without it, and stderr says what is left out and why."""
+    variants = VARIANTS
     if why := missing():
-        raise RuntimeError(why)
+        sys.stderr.write(f"the CNI bandwidth plugin is left out: {why}\n")
+        variants = tuple(one for one in VARIANTS if not one.startswith("cni"))
     with contextlib.ExitStack() as stack:
         program = stack.enter_context(net_packets.sender())
-        worlds = [stack.enter_context(_node(variant)) for variant in VARIANTS]
+        worlds = [stack.enter_context(_node(variant)) for variant in variants]
         ratios = _packets_ratios(program, worlds)
         found = {}
-        for variant, world, ratio in zip(VARIANTS, worlds, ratios, strict=True):
+        for variant, world, ratio in zip(variants, worlds, ratios, strict=True):
             alone = _alone(program, world)
             first_bits, rate, own, neighbour = _under_load(world)
             found[variant] = Shaper(
