@@ -69,7 +69,7 @@ def missing() -> str:
 @functools.cache
 def measured() -> dict[str, Shaper]:
     """All variants; without the plugin those that do without it, and stderr says what is left out and why."""
-    variants = VARIANTS
+    variants: tuple[str, ...] = VARIANTS
     if why := missing():
         sys.stderr.write(f"the CNI bandwidth plugin is left out: {why}\n")
         variants = tuple(one for one in VARIANTS if not one.startswith("cni"))

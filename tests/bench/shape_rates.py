@@ -12,6 +12,7 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec import Struct
 
@@ -95,10 +96,14 @@ def limits() -> tuple[Held, ...]:
         sink, class_id = Sink(world, "outside"), shaped.class_of(agent, one)
         for limit, bits_per_second in LIMITS.items():
             agent.pods(pod("a", POD_A[4], POD_A[6], limit=limit))
-            agent.wait(lambda bits=bits_per_second: shaped.limit_of(agent, one) == bits, f"limit {limit}")
+            agent.wait(partial(_is_limited, agent, one, bits_per_second), f"limit {limit}")
             for kind in KINDS:
                 found.append(_held(world, sink, class_id, limit, kind))
     return tuple(found)
+
+
+def _is_limited(agent: NetAgent, one: Pod, bits_per_second: float) -> bool:
+    return shaped.limit_of(agent, one) == bits_per_second
 
 
 def _held(world: World, sink: Sink, class_id: str, limit: str, kind: str) -> Held:
