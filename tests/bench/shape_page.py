@@ -22,7 +22,7 @@ def sections(page: str) -> dict[str, str]:
 
 def limits_table(found: Sequence[Held]) -> str:
     """Markdown: a line for each limit and kind of traffic."""
-    lines = ["| limit | traffic | offered | class bytes | goodput | first second, of limit, burst, packet |",
+    lines = ["| limit | traffic | offered | class bytes | goodput | first second, of limit and burst |",
              "|---|---|---|---|---|---|"]
     for one in found:
         offered = f"{one.offered_ratio:.2f} x" if one.offered_ratio is not None else "all it can"
@@ -44,7 +44,7 @@ def beside_table(found: dict[str, Shaper]) -> str:
              " | own echo p50/p99 | neighbour's echo p50/p99 |", "|---|---|---|---|---|---|---|"]
     for variant, one in found.items():
         # The inverse of packets in the same time.
-        cost = f"{1 / one.packets_ratio:.2f} x" if one.packets_ratio else "dropped"
+        cost = f"{1 / one.packets_ratio:.2f} x" if one.packets_ratio else "held to the limit"
         cells = (LABELS[variant], f"{one.packets_per_second:,.0f}", cost, megabits(one.first_bits),
                  megabits(one.bits_per_second), echo(one.own), echo(one.neighbour))
         lines.append(f"| {' | '.join(cells)} |")
@@ -72,7 +72,8 @@ datagrams, up to 44 handed over at once, thrown away where they arrive). Class b
 for the pod's HTB class over ten seconds, three after the first packet; goodput is what the receiver got in
 the same time.
 The first second begins with the last look at the class before its first packet, a hundredth of a second
-early at most. HTB sends while a token is left, so one packet may go beyond the burst.
+early at most. HTB sends while a token is left, so one packet, at most as
+long as the queue, goes beyond the burst; the row above allows for it.
 """
 BESIDE_TEXT = """
 ## Shapers side by side
@@ -80,13 +81,13 @@ BESIDE_TEXT = """
 {table}
 
 The same pod limited to 20 Mbit/s in five nodes, measured in one run. Cluster packets: 64-byte frames that
-arrive at another node while one core sends for two seconds; the time of the core for each, against nothing,
-from paired rounds. Then the pod sends to the internet over one TCP connection as fast as it can: payload
+arrive at another node while one core sends as fast as it can; the core's time for each against nothing, from
+paired rounds. Then the pod sends to the internet over one TCP connection as fast as it can: payload
 received in the first second and in ten seconds after three, and ICMP echoes every 10 ms of the pod itself
 and of another pod of the node.
 
 - **nodeagent** has {pods} pods with a class each, and has ended.
-- **CNI bandwidth plugin** limits all that the pod sends, so cluster packets beyond 20 Mbit/s are dropped. A
+- **CNI bandwidth plugin** limits all that the pod sends, so cluster packets get no more than 20 Mbit/s. A
   burst of 512 MiB (2^32-1 bits) is what container runtimes ask for; until it is used up nothing is limited.
 - **HTB at the root** has a class and a filter (source and internet address, own preference) for each of
   {pods} pods, the sender's last. Cluster packets walk the whole list.

@@ -46,8 +46,9 @@ table ip discard {{
 """Where datagrams end at the receiver."""
 LEAST_BURST_BYTES, BURST_SECONDS = 65_536, 0.005
 """As docs/shaping.md states them."""
-PACKET_BYTES = 2 * 1514
-"""HTB sends a packet while a token is left, so one goes beyond; TCP's smallest has two segments."""
+LEAST_QUEUE_BYTES, QUEUE_SECONDS = 16_384, 0.05
+LONGEST_PACKET_BYTES = 65_536
+"""Before it is cut into segments; one that is longer than the queue is dropped."""
 PAIRS = 20
 TURN_SECONDS, PAUSE_SECONDS = 0.8, 0.25
 FULL_RATIO = 0.9
@@ -65,14 +66,22 @@ class Held(Struct, frozen=True, kw_only=True):
     payload_ratio: float | None
     """Received by the peer in the same time; TCP only."""
     first_ratio: float
-    """Bytes of the class in the first second, as a part of limit, one burst and one packet."""
+    """Bytes of the class in the first second, as a part of limit and one burst."""
+    allowed_ratio: float
+    """The same with the one packet more that HTB sends while a token is left."""
     offered_ratio: float | None
     """Payload that the sender offered; UDP only: TCP offers what it can."""
 
 
 def burst_bits(bits_per_second: float) -> float:
-    """One burst of a limit, and the packet that ends it."""
-    return 8 * (max(LEAST_BURST_BYTES, bits_per_second / 8 * BURST_SECONDS) + PACKET_BYTES)
+    """One burst of a limit."""
+    return 8 * max(LEAST_BURST_BYTES, bits_per_second / 8 * BURST_SECONDS)
+
+
+def packet_bits(bits_per_second: float) -> float:
+    """The longest packet that a limit's queue takes."""
+    queue_bytes = max(LEAST_QUEUE_BYTES, bits_per_second / 8 * QUEUE_SECONDS)
+    return 8 * min(LONGEST_PACKET_BYTES, queue_bytes)
 
 
 @contextlib.contextmanager
@@ -121,13 +130,14 @@ def _held(world: World, sink: Sink, class_id: str, limit: str, kind: str) -> Hel
     before = shaped.classes(world)[class_id]
     time.sleep(MEASURED_SECONDS)
     after = shaped.classes(world)[class_id]
+    burst = bits_per_second * elapsed_seconds + burst_bits(bits_per_second)
     payload = sink.bits_per_second(before.at_seconds, after.at_seconds) if kind == "tcp" else None
     offered = shape_ends.offered_bits_per_second(flow) if kind == "udp" else None
     flow.wait(60)
     return Held(
         limit=limit, kind=kind, wire_ratio=shaped.bits_per_second(before, after) / bits_per_second,
         payload_ratio=None if payload is None else payload / bits_per_second,
-        first_ratio=first_bits / (bits_per_second * elapsed_seconds + burst_bits(bits_per_second)),
+        first_ratio=first_bits / burst, allowed_ratio=first_bits / (burst + packet_bits(bits_per_second)),
         offered_ratio=None if offered is None else offered / bits_per_second,
     )
 
@@ -171,7 +181,7 @@ def least_payload() -> float:
 
 def most_first() -> float:
     """The highest first second."""
-    return 100 * max(one.first_ratio for one in limits())
+    return 100 * max(one.allowed_ratio for one in limits())
 
 
 @functools.cache
