@@ -1,6 +1,7 @@
-"""The demo: the real daemon on a node with eight scripted H100s, a few faults and their recoveries.
+"""The demo: the real daemon on a node with eight scripted H100s, and on one that limits its pods' traffic.
 
-Needs no GPU, ends by itself within 90 seconds and leaves nothing behind, also after Ctrl-C.
+Needs no GPU, ends by itself within 90 seconds and leaves nothing behind, also after Ctrl-C. The second node
+is made of network namespaces, so it needs root; where it cannot be made the first is shown alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -19,17 +19,20 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from nodeagent.report.render import render_status  # noqa: E402  a clone is run as it stands
-from nodeagent.report.schema import StatusReport, decode_status  # noqa: E402
+from nodeagent.report.schema import decode_status  # noqa: E402
+from tests import demo_pods  # noqa: E402
 from tests.agent import Agent, Status  # noqa: E402
+from tests.demo_screen import Screen  # noqa: E402
 from tests.demo_story import SECTIONS, STORY, Step  # noqa: E402
+from tests.netns.world import missing  # noqa: E402
 
-STORY_SECONDS = 80.0
+STORY_SECONDS, SHORT_STORY_SECONDS = 80.0, 52.0
+"""Of the GPUs: alone, and with the pods' traffic after it."""
 STEP_SECONDS = 15.0
 ACT_SECONDS = 6.0
 """Kept for each step to come: on a slow machine there is less time to read, and the story still ends."""
 REDRAW_SECONDS = 0.5
-HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-CLEAR_SCREEN = "\x1b[2J"
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NO_COMPILER = (
     "the demo compiles a scripted NVML library and finds no C compiler: apt-get install gcc libc6-dev\n"
 )
@@ -39,47 +42,25 @@ That was `nodeagent status` on one node, with periods shortened.
   make run                      the agent on this machine, with or without a GPU
   .venv/bin/nodeagent explain xid.48
                                 what to do about a fault, here Xid 48
+  docs/shaping.md               limits and guarantees of pods' traffic
   README.md, docs/design.md     what it watches, how it decides, what it never does
 """
-
-
-class Screen:
-    """A terminal in which each frame replaces the one before; elsewhere frames follow each other."""
-
-    def __init__(self) -> None:
-        self.in_place = sys.stdout.isatty()
-        if self.in_place:
-            self._write(CLEAR_SCREEN)
-
-    def draw(self, heading: str, caption: str, report: StatusReport) -> None:
-        """One frame."""
-        width = min(shutil.get_terminal_size((100, 40)).columns, 120)
-        told = textwrap.fill(caption, width - 2, initial_indent="  ", subsequent_indent="  ")
-        status = render_status(report, color=self.in_place, width=width)
-        frame = f"{heading}\n{told}\n\n$ nodeagent status\n{status}\n"
-        if self.in_place:
-            lines = frame.replace("\n", f"{CLEAR_LINE}\n")
-            self._write(f"{HOME}{lines}{CLEAR_BELOW}")
-        else:
-            self._write(frame)
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
 
 
 class Show:
     """Plays the steps on one node."""
 
-    def __init__(self, agent: Agent, screen: Screen, stay_factor: float) -> None:
+    def __init__(
+        self, agent: Agent, screen: Screen, stay_factor: float, story_seconds: float
+    ) -> None:
         self._agent = agent
         self._screen = screen
         self._stay_factor = stay_factor
-        self._end_seconds = time.monotonic() + STORY_SECONDS
+        self._end_seconds = time.monotonic() + story_seconds
 
     def play(self, number: int, step: Step) -> bool:
         """Let it happen and show it; False when what should follow does not."""
-        heading = f"nodeagent demo, {number} of {len(STORY)}"
+        heading = f"nodeagent demo, GPUs, {number} of {len(STORY)}"
         step.act(self._agent)
         deadline_seconds = min(time.monotonic() + STEP_SECONDS, self._end_seconds)
         while not step.shows(self._drawn(heading, step, last=False)):
@@ -98,7 +79,9 @@ class Show:
         """The status now; drawn, unless the frames follow each other and this is not the step's last."""
         status = self._agent.status()
         if last or self._screen.in_place:
-            self._screen.draw(heading, step.caption, decode_status(self._agent.raw("/v1/status")))
+            report = decode_status(self._agent.raw("/v1/status"))
+            text = render_status(report, color=self._screen.in_place, width=self._screen.width)
+            self._screen.draw(heading, step.caption, "nodeagent status", text)
         return status
 
 
@@ -110,7 +93,7 @@ def main() -> int:
     if shutil.which("gcc") is None:
         sys.stderr.write(NO_COMPILER)
         return 69
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, _interrupted)
     try:
         with tempfile.TemporaryDirectory(prefix="nodeagent-demo-") as folder:
@@ -123,19 +106,27 @@ def main() -> int:
 def _run(folder: Path, stay_factor: float) -> int:
     sys.stdout.write("Compiling the scripted NVML library, starting the agent ...\n")
     sys.stdout.flush()
-    with Agent(folder, sections=SECTIONS, build_root=folder / "library") as agent:
-        show = Show(agent, Screen(), stay_factor)
-        for number, step in enumerate(STORY, 1):
-            if not show.play(number, step):
-                sys.stderr.write(f"the agent did not follow step {number}; its last lines:\n{agent.log()}\n")
-                return 1
-        agent.stop()
+    screen = Screen()
+    if not _play_gpus(folder, screen, stay_factor) or not demo_pods.play(screen, stay_factor):
+        return 1
     sys.stdout.write(MORE)
     return 0
 
 
+def _play_gpus(folder: Path, screen: Screen, stay_factor: float) -> bool:
+    story_seconds = STORY_SECONDS if missing() else SHORT_STORY_SECONDS
+    with Agent(folder, sections=SECTIONS, build_root=folder / "library") as agent:
+        show = Show(agent, screen, stay_factor, story_seconds)
+        for number, step in enumerate(STORY, 1):
+            if not show.play(number, step):
+                sys.stderr.write(f"the agent did not follow step {number}; its last lines:\n{agent.log()}\n")
+                return False
+        agent.stop()
+    return True
+
+
 def _interrupted(_number: int, _frame: object) -> NoReturn:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # a second one must not stop the cleaning up
     raise KeyboardInterrupt
 

@@ -242,6 +242,7 @@ class World:
     def start(self, namespace: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Start a command that runs until it ends or the world does."""
         options.setdefault("env", self.environment)
+        options.setdefault("start_new_session", True)  # a Ctrl-C is for the maker, which ends them in order
         # nsenter, not `ip netns exec`: the process that is started is the command itself.
         enter = ["nsenter", f"--net={_NETNS / self.name(namespace)}", "--", *argv]
         started = subprocess.Popen(enter, **options)
