@@ -20,8 +20,8 @@ from nodeagent.report.render_net import TopView, press, render_top
 
 PERIOD_SECONDS = 2.0
 """Between two reads: what the daemon takes for one of them while nothing else happens."""
-FRAME_LINES = 8
-"""Lines that are not pods: head, sums, caveats, the line of keys."""
+FRAME_LINES = 10
+"""Lines that are not pods: head, columns left out, sums, budget, caveats, the line of keys."""
 FEWEST_ROWS = 3
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -37,7 +37,7 @@ NO_COMPILER = (
     "the demo compiles a scripted NVML library and finds no C compiler: apt-get install gcc libc6-dev\n"
 )
 MORE = """
-That was `nodeagent status` on one node, with periods shortened.
+Those were screens of nodeagent's own commands; the periods of the GPUs' checks are shortened.
 
   make run                      the agent on this machine, with or without a GPU
   .venv/bin/nodeagent explain xid.48
@@ -89,34 +89,37 @@ def main() -> int:
     """Play the story; 0, or 1 when the agent did not do what the story tells."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="do not stay at each step to be read")
+    parser.add_argument("--act", choices=("both", "gpus", "pods"), default="both", help="show one alone")
     args = parser.parse_args()
-    if shutil.which("gcc") is None:
+    if args.act != "pods" and shutil.which("gcc") is None:
         sys.stderr.write(NO_COMPILER)
         return 69
     for number in STOP_SIGNALS:
         signal.signal(number, _interrupted)
     try:
         with tempfile.TemporaryDirectory(prefix="nodeagent-demo-") as folder:
-            return _run(Path(folder), 0.0 if args.fast else 1.0)
+            return _run(Path(folder), args.act, 0.0 if args.fast else 1.0)
     except KeyboardInterrupt:
         sys.stdout.write("\nended; nothing is left behind\n")
         return 130
 
 
-def _run(folder: Path, stay_factor: float) -> int:
-    sys.stdout.write("Compiling the scripted NVML library, starting the agent ...\n")
-    sys.stdout.flush()
-    screen = Screen()
-    if not _play_gpus(folder, screen, stay_factor) or not demo_pods.play(screen, stay_factor):
+def _run(folder: Path, act: str, stay_factor: float) -> int:
+    if act != "pods":
+        sys.stdout.write("Compiling the scripted NVML library, starting the agent ...\n")
+        sys.stdout.flush()
+        is_followed = act == "both" and not missing()
+        if not _play_gpus(folder, stay_factor, SHORT_STORY_SECONDS if is_followed else STORY_SECONDS):
+            return 1
+    if act != "gpus" and not demo_pods.play(Screen(), stay_factor):
         return 1
     sys.stdout.write(MORE)
     return 0
 
 
-def _play_gpus(folder: Path, screen: Screen, stay_factor: float) -> bool:
-    story_seconds = STORY_SECONDS if missing() else SHORT_STORY_SECONDS
+def _play_gpus(folder: Path, stay_factor: float, story_seconds: float) -> bool:
     with Agent(folder, sections=SECTIONS, build_root=folder / "library") as agent:
-        show = Show(agent, screen, stay_factor, story_seconds)
+        show = Show(agent, Screen(), stay_factor, story_seconds)
         for number, step in enumerate(STORY, 1):
             if not show.play(number, step):
                 sys.stderr.write(f"the agent did not follow step {number}; its last lines:\n{agent.log()}\n")

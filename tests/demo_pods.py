@@ -6,6 +6,7 @@ never touched. A step is added by adding a line to STORY.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nodeagent.client import ask
+from nodeagent.client import Unreachable, ask
 from nodeagent.report.net_schema import NetTopReport, PodTraffic, decode_top
 from nodeagent.report.render_net import render_top
 from tests.demo_screen import Screen
@@ -90,11 +91,23 @@ class Stage:
         self.agent = NetAgent(place, "nft", shaped.QUICK, internet_budget=BUDGET)
         self.agent.pods(*PODS)
         self.agent.start()
-        shaped.settle(self.agent, *PODS)
-        for namespace in ("outside", "inside"):
-            flows.Sink(place, namespace)
         self._reports: list[NetTopReport] = []
         self._trainer: subprocess.Popen[Any] | None = None
+
+    def why_not(self) -> str:
+        """Why this kernel cannot limit pods; "" once it does, and the receivers are there."""
+        end_seconds = time.monotonic() + STEP_SECONDS
+        while not shaped.is_shaped(self.agent, *PODS):
+            with contextlib.suppress(Unreachable):
+                network = self._ask().network
+                if network.shaping == "count-only":
+                    return f"needs a kernel that can: {network.shaping_reason}"
+            if time.monotonic() > end_seconds:
+                raise RuntimeError(f"the pods are not limited in time\n{self.agent.log()}")
+            time.sleep(0.1)
+        for namespace in ("outside", "inside"):
+            flows.Sink(self._world, namespace)
+        return ""
 
     def scraper_and_notebook_send(self) -> None:
         """Both to the internet as fast as they may, scraper to the cluster too."""
@@ -115,8 +128,7 @@ class Stage:
 
     def look(self, screen: Screen) -> tuple[Rates, str]:
         """The rates now, and the screen of `nodeagent net top`."""
-        path = str(self.agent.folder / "s.sock")
-        report = decode_top(ask(path, "GET", "/v1/net/top").body)
+        report = self._ask()
         now_seconds = report.marks_read_seconds or 0.0
         older = [
             one for one in self._reports
@@ -125,6 +137,9 @@ class Stage:
         before = older[-1] if older else None
         self._reports.append(report)
         return Rates(report, before), render_top(report, before, width=screen.width)
+
+    def _ask(self) -> NetTopReport:
+        return decode_top(ask(str(self.agent.folder / "s.sock"), "GET", "/v1/net/top").body)
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -139,21 +154,21 @@ class Step(Struct, frozen=True, kw_only=True):
 
 STORY = (
     Step(
-        caption=f"Three pods behind a node with a budget of {BUDGET} bits/s. web/scraper is annotated with a limit of "
-        f"{LIMIT} and is held there; dev/notebook is plain and has the rest. What scraper sends to the cluster at "
-        "the same time is not limited.",
+        caption=f"Three pods share a node's budget of {BUDGET} bits/s to the internet. web/scraper is limited "
+        f"to {LIMIT} by its annotation and held there; dev/notebook is plain and has the rest. What scraper "
+        "sends to the cluster at the same time is not limited.",
         act=Stage.scraper_and_notebook_send,
         shows=lambda r: 18e6 < r.sent("scraper") < 21e6 and r.sent("notebook") > 60e6
         and r.to_cluster("scraper") > 60e6,
     ),
     Step(
-        caption=f"ml/trainer has a guarantee of {GUARANTEE} and begins to send: it has that at once, the others share "
-        "what is left of the budget.",
+        caption=f"ml/trainer has a guarantee of {GUARANTEE} and begins to send: it has that at once and more, "
+        "the others share what it leaves.",
         act=Stage.trainer_sends, shows=lambda r: r.sent("trainer") > 57e6,
     ),
     Step(
-        caption=f"trainer is done. The annotation of web/scraper is changed from {LIMIT} to {HIGHER_LIMIT}: the flow "
-        "that runs follows, on the same connection.",
+        caption=f"trainer is done. The annotation of web/scraper is changed from {LIMIT} to {HIGHER_LIMIT}: "
+        "the flow that runs follows, on the same connection.",
         act=Stage.trainer_ends,
         shows=lambda r: r.limit("scraper") == 40_000_000 and 36e6 < r.sent("scraper") < 42e6,
     ),
@@ -163,22 +178,33 @@ STORY = (
 def play(screen: Screen, stay_factor: float) -> bool:
     """Make the node, tell the story, take everything away; False when what should follow does not.
 
-    Where no node can be made it says so in one line, and that is no failure.
+    Where no such node can be made it says so in one line, and that is no failure.
     """
     why = world.missing()
-    if why:
-        sys.stdout.write(f"\nThe limits of pods' traffic are not shown: this {why}\n")
-        return True
-    screen.note("Making a node with three pods in network namespaces of their own ...")
-    with World(masquerade=True) as place:
-        stage = Stage(place)
-        end_seconds = time.monotonic() + ACT_SECONDS
-        for number, step in enumerate(STORY, 1):
-            latest_seconds = end_seconds - KEPT_SECONDS * (len(STORY) - number)
-            heading = f"nodeagent demo, pods' traffic, {number} of {len(STORY)}"
-            if not _step(stage, screen, heading, step, step.stay_seconds * stay_factor, latest_seconds):
-                sys.stderr.write(f"the agent did not follow: {step.caption}\n{stage.agent.log()}\n")
-                return False
+    with contextlib.ExitStack() as ends:
+        if not why:
+            screen.note("Making a node with three pods in network namespaces of their own ...")
+            try:
+                stage = Stage(ends.enter_context(World(masquerade=True)))
+            except RuntimeError as error:
+                said = str(error).partition("\n")[0]
+                why = f"needs network namespaces: run as root, in a container with --privileged ({said})"
+            else:
+                why = stage.why_not()
+        if why:
+            sys.stdout.write(f"\nLimits of pods' traffic are not shown here: this {why}\n")
+            return True
+        return _tell(stage, screen, stay_factor)
+
+
+def _tell(stage: Stage, screen: Screen, stay_factor: float) -> bool:
+    end_seconds = time.monotonic() + ACT_SECONDS
+    for number, step in enumerate(STORY, 1):
+        latest_seconds = end_seconds - KEPT_SECONDS * (len(STORY) - number)
+        heading = f"nodeagent demo, pods' traffic, {number} of {len(STORY)}"
+        if not _step(stage, screen, heading, step, step.stay_seconds * stay_factor, latest_seconds):
+            sys.stderr.write(f"the agent did not follow: {step.caption}\n{stage.agent.log()}\n")
+            return False
     return True
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nodeagent.report import render_shape
+from nodeagent.report.columns import aligned, fitted
 from nodeagent.report.net_schema import (
     NetDiffReport,
     NetShowReport,
@@ -29,6 +30,14 @@ MAX_FILTER = 64
 _COLUMNS = ("INTERNET OUT", "INTERNET IN", "OUT TOTAL", "IN TOTAL", "CLUSTER OUT", "CLUSTER IN")
 _INTERNET = ("internet_out_bytes", "internet_in_bytes")
 _CLUSTER = ("cluster_out_bytes", "cluster_in_bytes")
+_FIRST_TO_GO = (
+    "IN TOTAL", "OUT TOTAL", "CLASS", "VETH", "THROTTLED", "SENT", "BACKLOG", "BORROWED", "CLUSTER IN",
+    "DROPS", "INTERNET IN", "GUARANTEE", "CLUSTER OUT", "LIMIT",
+)  # fmt: skip
+"""Columns that a narrow terminal does without, the first one first; never the one that is sorted by."""
+_SORTED_BY = {
+    "in": "INTERNET IN", "out total": "OUT TOTAL", "in total": "IN TOTAL", "cluster out": "CLUSTER OUT",
+}  # fmt: skip
 NAME_WIDTH = 44
 
 
@@ -95,9 +104,13 @@ def render_top(
     more = render_shape.COLUMNS if is_shaped else ()
     table = [("NAMESPACE" if view.by_namespace else "POD", *facts, _COLUMNS[0], *more, *_COLUMNS[1:])]
     table += [_cells(line, verbose, is_shaped=is_shaped) for line in shown]
-    text = [line[:width] for line in _aligned(table, len(facts) + 1)]
+    first_to_go = [heading for heading in _FIRST_TO_GO if heading != _SORTED_BY.get(view.sort)]
+    table, gone = fitted(table, width, first_to_go)
+    left = 1 + len(set(facts) - set(gone))
+    text = [line[:width] for line in aligned(table, left)]
     text += [f"and {hidden} more"] * bool(hidden)
-    text.append(_total_line(report, before))
+    text += [cut(f"--once -v shows all; not here: {', '.join(gone)}", width)] * bool(gone)
+    text += _total_lines(report, before)
     text += render_shape.budget_line(report.budget, report.unknown_senders, bit_rate, byte_size)
     text += [cut(line, width) for line in _caveats(report.network)]
     return "".join(f"{clean(line).rstrip()}\n" for line in text)
@@ -170,29 +183,16 @@ def _cells(line: _Line, verbose: bool, *, is_shaped: bool) -> tuple[str, ...]:
     return (name, *line.facts, out, *shape, received, *totals, cluster_out, cluster_in)
 
 
-def _aligned(table: Sequence[tuple[str, ...]], left: int) -> list[str]:
-    """The first `left` columns to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
-    ]
-
-
-def _total_line(report: NetTopReport, before: NetTopReport | None) -> str:
+def _total_lines(report: NetTopReport, before: NetTopReport | None) -> list[str]:
     then = before.node_total if before is not None else None
     out, received, *_ = map(bit_rate, _rates(report, before, report.node_total, then))
     uplinks = ", ".join(report.uplinks) or "no uplink"
-    sums = f"{byte_size(report.node_total.internet_out_bytes)} out, "
-    sums += f"{byte_size(report.node_total.internet_in_bytes)} in"
+    sums = byte_size(report.node_total.internet_out_bytes), byte_size(report.node_total.internet_in_bytes)
     host = byte_size(report.host.internet_out_bytes), byte_size(report.host.internet_in_bytes)
-    return (
-        f"{counted(len(report.pods), 'pod')}, {uplinks}: internet {out} out, {received} in; "
-        f"since boot {sums}; of it the host {host[0]} out, {host[1]} in"
-    )
+    return [
+        f"{counted(len(report.pods), 'pod')}, {uplinks}: internet {out} out, {received} in",
+        f"since boot {sums[0]} out, {sums[1]} in; of it the host {host[0]} out, {host[1]} in",
+    ]
 
 
 def _caveats(status: NetworkStatus) -> list[str]:
@@ -223,7 +223,7 @@ def render_show(report: NetShowReport) -> str:
             )
             for each in report.addresses
         ]
-        lines += ["", *_aligned(table, 4), ""]
+        lines += ["", *aligned(table, 4), ""]
     for label, first, second in (
         ("Internet", report.traffic.internet_out_bytes, report.traffic.internet_in_bytes),
         ("Cluster", report.traffic.cluster_out_bytes, report.traffic.cluster_in_bytes),
@@ -262,7 +262,7 @@ def render_network(status: NetworkStatus) -> str:
     if status.marked_pods < status.wanted_pods:
         number = f"{status.marked_pods} of {counted(status.wanted_pods, 'pod')}"
     parts = [f"{number} marked", *(["class-only"] if status.mode == "class-only" else [])]
-    parts += render_shape.status_words(status)
+    parts += render_shape.status_words(status, bit_rate)
     drifted = f"{counted(status.drifted_parts, 'part')} changed by others"
     parts.append(drifted if status.drifted_parts else "no drift")
     parts.append("kernel not read" if status.unread else f"read {duration(status.read_age_seconds)} ago")
@@ -305,5 +305,5 @@ def _scaled(number: float | None, step: int, units: Sequence[str]) -> str:
     index, amount = 0, float(number)
     while amount >= step and index < len(units) - 1:
         index, amount = index + 1, amount / step
-    digits = 1 if index and amount < 100 else 0
+    digits = 1 if index and round(amount, 1) < 100 else 0
     return f"{amount:.{digits}f} {units[index]}"

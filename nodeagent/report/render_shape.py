@@ -10,7 +10,8 @@ from nodeagent.report.text import counted
 COLUMNS = ("LIMIT", "GUARANTEE", "SENT", "THROTTLED", "DROPS", "BACKLOG", "BORROWED")
 UNKNOWN = "-"
 _SOURCES = {
-    "pod": "its own", "namespace": "its namespace's", "node": "the node's default", "budget": "the budget",
+    "pod": "its own annotation", "namespace": "its namespace's", "node": "the node's default",
+    "budget": "the budget",
 }  # fmt: skip
 Text = Callable[[float | None], str]
 """A number for people, `-` for None."""
@@ -32,6 +33,7 @@ def show_lines(shape: ShapeStatus | None, rate: Text, size: Text) -> list[str]:
     if shape is None:
         return []
     limit, guarantee, sent, throttled, drops, backlog, borrowed = cells(shape, rate, size)
+    guarantee = guarantee if shape.guarantee_bits_per_second else "none"
     source = _SOURCES.get(shape.limit_from, shape.limit_from)
     return [
         f"Limit     {limit} ({source}), guarantee {guarantee}",
@@ -51,13 +53,14 @@ def budget_line(budget: ShapeStatus | None, unknown: ShapeStatus | None, rate: T
     return [line]
 
 
-def status_words(status: NetworkStatus) -> list[str]:
+def status_words(status: NetworkStatus, rate: Text) -> list[str]:
     """Parts of the network's line in `nodeagent status`."""
     if status.shaping in ("count-only", "waiting"):
         return [f"{status.shaping}, nothing shaped: {status.shaping_reason}"]
     if status.shaping != "shaping":
         return []
-    words = ["shaping"]
+    known = status.budget_bits_per_second is not None
+    words = [f"shaping to {rate(status.budget_bits_per_second)}" if known else "shaping"]
     if status.guarantees_ratio is not None and status.guarantees_ratio < 1:
         words.append(f"guarantees cut to {status.guarantees_ratio:.0%}")
     if status.bad_annotations:

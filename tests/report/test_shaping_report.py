@@ -15,7 +15,7 @@ from nodeagent.report import net_schema
 from nodeagent.report.given import ReportInput
 from nodeagent.report.metrics import exposition
 from nodeagent.report.net_status import network_status
-from nodeagent.report.render_net import render_diff, render_network, render_show, render_top
+from nodeagent.report.render_net import TopView, render_diff, render_network, render_show, render_top
 from nodeagent.report.traffic import build_diff, build_show, build_top, find_pod
 from nodeagent.signals import Snapshot
 from nodeagent.traffic import PodList
@@ -89,6 +89,27 @@ def test_screens_are_as_agreed(name: str, golden: Callable[[str, str], str]) -> 
     assert text == golden(f"{name}.txt", text)
 
 
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
+def test_a_narrow_table_loses_columns_and_no_digits(width: int) -> None:
+    """Every line fits, the limit stays where there is room for it, and what went is named."""
+    report = build_top(scene(world()))
+    lines, whole = render_top(report, width=width).splitlines(), render_top(report, width=400).splitlines()
+    rows = [line.split("  ") for line in lines[:4]]
+
+    assert max(map(len, lines[:5])) <= width
+    assert all(cell.strip() in line for row, line in zip(rows, whole, strict=False) for cell in row)
+    assert ("LIMIT" in lines[0]) == (width >= 80)
+    assert lines[4].startswith("--once -v shows all; not here: IN TO")
+
+
+@pytest.mark.parametrize("sort", ["in total", "out total", "in", "cluster out"])
+def test_the_column_that_is_sorted_by_stays(sort: str) -> None:
+    """However narrow it is, as long as the names leave room for one more."""
+    text = render_top(build_top(scene(world())), view=TopView(sort=sort), width=80)
+
+    assert sort.upper().replace("IN", "INTERNET IN", sort == "in") in text.splitlines()[0]
+
+
 def test_the_reports_say_what_the_screens_say() -> None:
     """Limit, guarantee, rate, drops, borrowed share as numbers; null for a pod that is not shaped."""
     report = net_schema.decode_top(msgspec.json.encode(build_top(scene(world()))))
@@ -107,7 +128,7 @@ def test_the_reports_say_what_the_screens_say() -> None:
 @pytest.mark.parametrize(
     ("spoilt", "mode", "says"),
     [
-        ({}, "shaping", "shaping, guarantees cut to 83%, 1 annotation refused"),
+        ({}, "shaping", "shaping to 100 Mbit/s, guarantees cut to 83%, 1 annotation refused"),
         ({"missing": ("no ifb: modprobe ifb",)}, "count-only", "count-only, nothing shaped: no ifb"),
         ({"blocked": {"eth0": "ingress is there"}}, "shaping", "not shaped: eth0"),
     ],

@@ -172,7 +172,7 @@ def test_hostile_names_do_not_reach_the_terminal() -> None:
     screen = render_top(msgspec.structs.replace(report, pods=[evil]))
 
     assert "\x1b" not in screen and "\u202e" not in screen
-    assert len(screen.splitlines()) == 3
+    assert len(screen.splitlines()) == 4
 
 
 @pytest.mark.parametrize("per_pod", [False, True])
