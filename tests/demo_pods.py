@@ -180,7 +180,7 @@ def play(screen: Screen, stay_factor: float) -> bool:
 
     Where no such node can be made it says so in one line, and that is no failure.
     """
-    why = world.missing()
+    why = world.missing().replace("run as root", "sudo make demo")
     with contextlib.ExitStack() as ends:
         if not why:
             screen.note("Making a node with three pods in network namespaces of their own ...")
