@@ -26,7 +26,7 @@ from tests.demo_screen import Screen  # noqa: E402
 from tests.demo_story import SECTIONS, STORY, Step  # noqa: E402
 from tests.netns.world import missing  # noqa: E402
 
-STORY_SECONDS, SHORT_STORY_SECONDS = 80.0, 52.0
+STORY_SECONDS, SHORT_STORY_SECONDS = 80.0, 49.0
 """Of the GPUs: alone, and with the pods' traffic after it."""
 STEP_SECONDS = 15.0
 ACT_SECONDS = 6.0

@@ -23,7 +23,7 @@ from tests.netns import flows, shaped, world
 from tests.netns.agent import NetAgent, Pod, pod
 from tests.netns.world import INSIDE, INTERNET, POD_A, POD_B, World
 
-ACT_SECONDS = 26.0
+ACT_SECONDS = 24.0
 """From the first step on; the flows end by themselves soon after."""
 STEP_SECONDS = 12.0
 KEPT_SECONDS = 5.0
