@@ -99,6 +99,36 @@ class GpuProcesses(Struct, frozen=True, kw_only=True):
     count: int
 
 
+class SramErrors(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.sram` (GPU): nvmlDeviceGetSramEccErrorStatus."""
+
+    threshold_exceeded: bool
+    """The board's own limit of uncorrected SRAM errors over its life was passed."""
+    aggregate_uncorrected: int
+
+
+class RetiredPages(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.retired_pages` (GPU): memory pages out of use, on GPUs before row remapping."""
+
+    single_bit_pages: int
+    double_bit_pages: int
+    pending: bool
+    """A page waits for a driver reload or reset to be taken out of use."""
+
+
+class TemperatureMargin(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.temperature_margin` (GPU): nvmlDeviceGetMarginTemperature."""
+
+    margin_celsius: int
+    """Degrees left until the GPU's own thermal limit; negative above it."""
+
+
+class PersistenceMode(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.persistence` (GPU): does the driver keep the GPU initialised without a client?"""
+
+    enabled: bool
+
+
 class PciGpus(Struct, frozen=True, kw_only=True):
     """Signal `gpu.pci` (node): NVIDIA display controllers that the PCI bus shows, from sysfs."""
 

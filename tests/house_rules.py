@@ -20,9 +20,9 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 UNITS = (
     "_seconds", "_bytes", "_bits_per_second", "_percent", "_celsius", "_watts", "_ratio", "_polls",
-    "_records", "_rows", "_count", "_errors", "_sequence", "_corrected", "_uncorrected",
+    "_records", "_rows", "_count", "_errors", "_sequence", "_corrected", "_uncorrected", "_pages",
 )  # fmt: skip
-"""Endings that say what a number counts; the last seven name things that are counted."""
+"""Endings that say what a number counts; the last eight name things that are counted."""
 CHECKING = "check|expect|assert|verify|must|wait_until|until|golden"
 """Beginnings of helpers that fail when what they look for is not there."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent.drivers.clock import SystemClock
 from nodeagent.drivers.worker import Worker
+from nodeagent.errors import ErrorKind
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.gpus import SIGNALS, GpuSampler
@@ -24,6 +25,10 @@ ADDRESSES = [
     f"0000:{bus}:00.0" for bus in ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 ]
 """The eight GPUs of profile H100."""
+
+
+H100_LACKS = frozenset({"gpu.retired_pages"})
+"""Signals that this product does not have."""
 
 
 class GpuRig:
@@ -47,6 +52,13 @@ class GpuRig:
         """Everything that comes from NVML."""
         readings = self.board.readings()
         return {key: reading.value for key, reading in readings.items() if key.signal in SIGNALS}
+
+    def failing(self) -> dict[SignalKey, Unread]:
+        """What could not be read, apart from what an H100 does not have."""
+        return {
+            key: value for key, value in self.values().items()
+            if isinstance(value, Unread) and not (key.signal in H100_LACKS and value.kind is ErrorKind.ABSENT)
+        }
 
     @property
     def shown(self) -> WorkerStatus:

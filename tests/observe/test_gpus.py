@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from nodeagent.errors import ErrorKind
+from nodeagent.observe.gpus import SIGNALS
 from nodeagent.signals import (
     EccCounters,
     GpuDriver,
     GpuPresence,
     GpuProcesses,
+    PersistenceMode,
     RecoveryAction,
+    RetiredPages,
     RowRemap,
     SignalKey,
+    SramErrors,
+    TemperatureMargin,
     Unread,
 )
 from tests.drivers.rig import until
@@ -38,6 +43,11 @@ KEYS: list[tuple[str, object, str, object]] = [
         corrected_rows=0, uncorrected_rows=2, pending=False, failed=False)),
     ("remap.failure", 1, "gpu.row_remap", RowRemap(
         corrected_rows=0, uncorrected_rows=0, pending=False, failed=True)),
+    ("sram.threshold_exceeded", 1, "gpu.sram", SramErrors(threshold_exceeded=True, aggregate_uncorrected=0)),
+    ("ecc.uncorrected.aggregate.sram", 7, "gpu.sram", SramErrors(
+        threshold_exceeded=False, aggregate_uncorrected=7)),
+    ("temperature.margin", -3, "gpu.temperature_margin", TemperatureMargin(margin_celsius=-3)),
+    ("persistence", "off", "gpu.persistence", PersistenceMode(enabled=False)),
 ]
 
 
@@ -56,14 +66,32 @@ def test_a_signal_shows_what_the_gpu_says(
     sampling(fake, main)
 
 
+def test_pages_are_counted_on_a_gpu_that_retires_them(fake: FakeNvml) -> None:
+    """Both causes and the pending mark come with one call; a GPU without them is asked only once."""
+    fake.set_gpu(0, "has.retired_pages", "yes")
+    fake.set_gpu(0, "retired.sbe", 4)
+    fake.set_gpu(0, "retired.dbe", 2)
+    fake.set_gpu(0, "retired.pending", 1)
+
+    async def main(rig: GpuRig) -> None:
+        await rig.first_read()
+        assert rig.value("gpu.retired_pages", 0) == RetiredPages(
+            single_bit_pages=4, double_bit_pages=2, pending=True
+        )
+        lacking = rig.value("gpu.retired_pages", 1)
+        assert isinstance(lacking, Unread) and lacking.kind is ErrorKind.ABSENT
+
+    sampling(fake, main)
+
+
 def test_a_healthy_node_has_every_signal_of_every_gpu(fake: FakeNvml) -> None:
-    """Driver, devices and five signals for each of eight GPUs, all good."""
+    """Driver, devices and every signal of each of eight GPUs, all good but what an H100 lacks."""
     fake.set_processes(5, {4242: 1 << 30, 4243: 1 << 20})
 
     async def main(rig: GpuRig) -> None:
         await rig.first_read()
-        assert len(rig.values()) == 2 + 5 * 8
-        assert not any(isinstance(value, Unread) for value in rig.values().values())
+        assert len(rig.values()) == 2 + (len(SIGNALS) - 2) * 8
+        assert rig.failing() == {}
         assert rig.value("gpu.driver") == GpuDriver(driver_version="580.95.05", nvml_version="13.580.95.05")
         devices = rig.value("gpu.devices")
         assert [gpu.pci_address for gpu in devices] == ADDRESSES
@@ -83,8 +111,9 @@ FAILURES: list[tuple[str, str, str, ErrorKind]] = [
     ("nvmlDeviceGetRemappedRows", "return NO_PERMISSION", "gpu.row_remap", ErrorKind.DENIED),
     ("nvmlDeviceGetRemappedRows", "return IN_USE", "gpu.row_remap", ErrorKind.BUSY),
     ("nvmlDeviceGetRemappedRows", "return TIMEOUT", "gpu.row_remap", ErrorKind.TIMEOUT),
-    ("nvmlDeviceGetFieldValues", "return INVALID_ARGUMENT", "gpu.recovery_action", ErrorKind.INVALID),
-    ("nvmlDeviceGetFieldValues", "return NOT_READY", "gpu.recovery_action", ErrorKind.BUSY),
+    ("nvmlDeviceGetSramEccErrorStatus", "return NOT_READY", "gpu.sram", ErrorKind.BUSY),
+    ("nvmlDeviceGetMarginTemperature", "return UNKNOWN", "gpu.temperature_margin", ErrorKind.INVALID),
+    ("nvmlDeviceGetPersistenceMode", "return NOT_SUPPORTED", "gpu.persistence", ErrorKind.ABSENT),
     ("nvmlDeviceGetComputeRunningProcesses_v3", "return MEMORY", "gpu.processes", ErrorKind.BUSY),
 ]
 
@@ -98,11 +127,26 @@ def test_one_failing_call_costs_one_signal_of_one_gpu(
 
     async def main(rig: GpuRig) -> None:
         await rig.first_read()
-        unread = {key: value for key, value in rig.values().items() if isinstance(value, Unread)}
+        unread = rig.failing()
         assert list(unread) == [SignalKey(signal, ADDRESSES[3])]
         assert [value.kind for value in unread.values()] == [kind]
         assert all("NVML returned" in value.reason for value in unread.values())
         assert rig.value("gpu.presence", 3) == GpuPresence(reachable=True)
+
+    sampling(fake, main)
+
+
+@pytest.mark.parametrize(("code", "kind"), [("INVALID_ARGUMENT", "invalid"), ("NOT_READY", "busy")])
+def test_failing_field_values_cost_the_signals_made_of_them(fake: FakeNvml, code: str, kind: str) -> None:
+    """Those of that GPU are unread, and no others."""
+    fake.add_rule("nvmlDeviceGetFieldValues", f"return {code}", gpu=3)
+
+    async def main(rig: GpuRig) -> None:
+        await rig.first_read()
+        unread = rig.failing()
+        assert {key.signal for key in unread} == {"gpu.recovery_action", "gpu.retired_pages"}
+        assert {key.target for key in unread} == {ADDRESSES[3]}
+        assert {value.kind.value for value in unread.values()} == {kind}
 
     sampling(fake, main)
 
@@ -231,7 +275,8 @@ def test_a_gpu_that_requires_a_reset_asks_for_it(fake: FakeNvml) -> None:
 
 # profile, GPUs, signals of its first GPU that the device does not have
 PROFILES: list[tuple[str, int, set[str]]] = [
-    ("A100", 8, set()), ("H100", 8, set()), ("B200", 8, set()), ("L4", 4, set()),
+    ("A100", 8, {"gpu.retired_pages", "gpu.temperature_margin"}), ("H100", 8, {"gpu.retired_pages"}),
+    ("B200", 8, {"gpu.retired_pages"}), ("L4", 4, {"gpu.retired_pages"}),
 ]
 
 

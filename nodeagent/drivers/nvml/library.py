@@ -17,6 +17,12 @@ from nodeagent.errors import DriverError, ErrorKind
 FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 RESET_REQUIRED = pynvml.NVML_ERROR_RESET_REQUIRED
 UNINITIALIZED = pynvml.NVML_ERROR_UNINITIALIZED
+LASTING = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+)
+"""Codes for a feature that this GPU and this library will not have later either."""
 
 _KINDS: dict[int, ErrorKind] = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: ErrorKind.ABSENT,
@@ -99,21 +105,30 @@ class Library:
             raise DriverError(ErrorKind.INVALID, target, name, str(error)) from error
 
     def field(self, target: str, handle: Any, field_id: int) -> int:
-        """One whole-number field value, with its own return code. Raises NvmlFailure.
+        """One whole-number field value, with its own return code. Raises NvmlFailure."""
+        return self.fields(target, handle, (field_id,))(field_id)
+
+    def fields(self, target: str, handle: Any, field_ids: tuple[int, ...]) -> Callable[[int], int]:
+        """Several field values in one call: gives the value of an id, or raises that id's NvmlFailure.
 
         An id that this driver does not know yet answers "invalid argument": that is an absent feature.
         """
-        (answer,) = self.call("nvmlDeviceGetFieldValues", target, handle, [field_id])
-        code = int(answer.nvmlReturn)
-        if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
-            code = pynvml.NVML_ERROR_NOT_SUPPORTED
-        if code != pynvml.NVML_SUCCESS:
-            raise NvmlFailure(code, target, f"field {field_id}")
-        member = _MEMBERS.get(int(answer.valueType))
-        if member is None:
-            detail = f"value type {answer.valueType} is no whole number"
-            raise DriverError(ErrorKind.INVALID, target, f"field {field_id}", detail)
-        return int(getattr(answer.value, member))
+        answers = self.call("nvmlDeviceGetFieldValues", target, handle, list(field_ids))
+        by_id = dict(zip(field_ids, answers, strict=True))
+        return lambda field_id: _whole_number(target, field_id, by_id[field_id])
+
+
+def _whole_number(target: str, field_id: int, answer: Any) -> int:
+    code = int(answer.nvmlReturn)
+    if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
+        code = pynvml.NVML_ERROR_NOT_SUPPORTED
+    if code != pynvml.NVML_SUCCESS:
+        raise NvmlFailure(code, target, f"field {field_id}")
+    member = _MEMBERS.get(int(answer.valueType))
+    if member is None:
+        detail = f"value type {answer.valueType} is no whole number"
+        raise DriverError(ErrorKind.INVALID, target, f"field {field_id}", detail)
+    return int(getattr(answer.value, member))
 
 
 _MEMBERS = {

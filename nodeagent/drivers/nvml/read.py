@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from nodeagent import wire
 from nodeagent.child import Channel
+from nodeagent.drivers.nvml.condition import READERS, Reader
 from nodeagent.drivers.nvml.library import (
     FUNCTION_NOT_FOUND,
+    LASTING,
     RESET_REQUIRED,
     UNINITIALIZED,
     Library,
@@ -42,6 +44,7 @@ class Gpu(Struct, kw_only=True):
     pci_address: str
     pci_device_id: int | None = None
     handle: Any = None
+    mig_enabled: bool = False
     lost: DriverError | None = None
     """Why it is not called any more."""
     answered: bool = False
@@ -63,6 +66,8 @@ class NvmlReader:
         self._addresses: dict[int, tuple[str, int | None]] = {}
         self._names: dict[str, tuple[str | None, str | None, int | None]] = {}
         """PCI address -> UUID, name and minor number at the last good read."""
+        self._lacking: dict[tuple[str, bool, str], NvmlFailure] = {}
+        """(UUID, MIG mode, signal) that the GPU does not support."""
         self._refused: list[DriverError] = []
         """Why GPUs without a known address gave no handle in this read-all."""
 
@@ -131,9 +136,10 @@ class NvmlReader:
         minor = self._optional(gpu, "nvmlDeviceGetMinorNumber") if minor is None else minor
         self._names[gpu.pci_address] = (uuid, name, minor)
         mode = self._optional(gpu, "nvmlDeviceGetMigMode")
+        gpu.mig_enabled = bool(mode and mode[0])
         return GpuIdentity(
             index=gpu.index, pci_address=gpu.pci_address, uuid=uuid, name=name, minor=minor,
-            pci_device_id=gpu.pci_device_id, mig_enabled=bool(mode and mode[0]),
+            pci_device_id=gpu.pci_device_id, mig_enabled=gpu.mig_enabled,
         )
 
     def _optional(self, gpu: Gpu, name: str) -> Any | None:
@@ -152,6 +158,8 @@ class NvmlReader:
         self._signal(gpu, "gpu.ecc", self._ecc)
         self._signal(gpu, "gpu.row_remap", self._row_remap)
         self._signal(gpu, "gpu.processes", self._processes)
+        for signal, reader in READERS.items():
+            self._signal(gpu, signal, self._supported(signal, reader), proves=False)
         if gpu.lost is not None and gpu.lost.kind is ErrorKind.LOST:
             self._send("gpu.presence", gpu.pci_address, GpuPresence(reachable=False, detail=gpu.lost.detail))
         elif gpu.answered:
@@ -161,7 +169,31 @@ class NvmlReader:
             error = gpu.failure or DriverError(ErrorKind.INVALID, gpu.pci_address, "read", "no call answered")
             self._channel.send(wire.missing("gpu.presence", gpu.pci_address, error))
 
-    def _signal(self, gpu: Gpu, signal: str, read: Callable[[Gpu], Any]) -> None:
+    def _supported(self, signal: str, reader: Reader) -> Callable[[Gpu], Any]:
+        """The reader, asked again of a GPU only when it did not say "not supported" before.
+
+        What a GPU lacks it lacks for the life of the library; MIG mode can take a feature away and give
+        it back, so the answer is kept for one mode only.
+        """
+
+        def read(gpu: Gpu) -> Any:
+            uuid = self._names.get(gpu.pci_address, (None, None, None))[0]
+            key = (uuid or gpu.pci_address, gpu.mig_enabled, signal)
+            if key in self._lacking:
+                raise self._lacking[key]
+            try:
+                return reader(self._library, gpu.pci_address, gpu.handle)
+            except NvmlFailure as failure:
+                if failure.code in LASTING:
+                    self._lacking[key] = failure
+                raise
+
+        return read
+
+    def _signal(
+        self, gpu: Gpu, signal: str, read: Callable[[Gpu], Any], *, proves: bool = True
+    ) -> None:
+        """Read and send one signal; `proves`: only the device itself can answer it."""
         try:
             if gpu.lost is not None:
                 raise gpu.lost
@@ -170,7 +202,7 @@ class NvmlReader:
             self._note(gpu, error)
             self._channel.send(wire.missing(signal, gpu.pci_address, error))
             return
-        gpu.answered = True
+        gpu.answered = gpu.answered or proves
         self._send(signal, gpu.pci_address, noun)
 
     def _note(self, gpu: Gpu, error: DriverError) -> None:
