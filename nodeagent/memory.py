@@ -96,6 +96,16 @@ class GpuMemory(Struct, frozen=True, kw_only=True):
     """When a device with another UUID, or an operator's word, took this one's place."""
 
 
+class CounterWindow(Struct, frozen=True, kw_only=True):
+    """The last two reads of one counter of a GPU; both are the same after the first one."""
+
+    started_seconds: float
+    """CLOCK_MONOTONIC of this boot."""
+    ended_seconds: float
+    started_count: int
+    ended_count: int
+
+
 class GpuBaseline(Struct, frozen=True, kw_only=True):
     """What `gpu.count` compares with when no expected_count is configured."""
 
@@ -164,6 +174,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     kernel_log: KernelLogCursor | None = None
     counters_read_seconds: dict[str, float] = {}
     """read_at_seconds of the newest good value that can show a reset, by "signal|target"; of this boot."""
+    counter_windows: dict[str, CounterWindow] = {}
+    """By "signal|target"; of this boot."""
     last_poll_seconds: dict[str, float] = {}
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""
     marks: MarkMemory = MarkMemory()

@@ -129,6 +129,13 @@ class PersistenceMode(Struct, frozen=True, kw_only=True):
     enabled: bool
 
 
+class SlowedTime(Struct, frozen=True, kw_only=True):
+    """Signals `gpu.thermal_slowdown` and `gpu.power_brake` (GPU): time that hardware held the clocks down."""
+
+    total_nanoseconds: int
+    """Since the driver was loaded; only its growth says anything."""
+
+
 class PciGpus(Struct, frozen=True, kw_only=True):
     """Signal `gpu.pci` (node): NVIDIA display controllers that the PCI bus shows, from sysfs."""
 

@@ -19,8 +19,8 @@ SUFFIXES = (".py", ".c", ".h", ".sh")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 UNITS = (
-    "_seconds", "_bytes", "_bits_per_second", "_percent", "_celsius", "_watts", "_ratio", "_polls",
-    "_records", "_rows", "_count", "_errors", "_sequence", "_corrected", "_uncorrected", "_pages",
+    "_seconds", "_nanoseconds", "_bytes", "_bits_per_second", "_percent", "_celsius", "_watts", "_ratio",
+    "_polls", "_records", "_rows", "_count", "_errors", "_sequence", "_corrected", "_uncorrected", "_pages",
 )  # fmt: skip
 """Endings that say what a number counts; the last eight name things that are counted."""
 CHECKING = "check|expect|assert|verify|must|wait_until|until|golden"

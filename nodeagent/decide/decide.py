@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodeagent.decide import gpus, incidents, network, release, taints, verdict, xid, xid_clear
+from nodeagent.decide import counters, gpus, incidents, network, release, taints, verdict, xid, xid_clear
 from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.decide.registry import registry
@@ -61,6 +61,7 @@ def decide(
     now = snapshot.now
     memory = gpus.begin_boot(memory, now, snapshot.node_name)
     memory = gpus.remember(memory, snapshot)
+    memory = counters.remember(memory, snapshot)
     marks_plan: Plan | None = None
     before = memory
     if marking is not None:

@@ -54,6 +54,7 @@ def begin_boot(memory: Memory, now: Now, node_name: str) -> Memory:
             for key, hold in memory.holds.items() if hold.state is not State.PENDING
         },
         counters_read_seconds={},
+        counter_windows={},
         last_poll_seconds={},
         release=None,
         auto_release_not_before_seconds=0.0,

@@ -24,6 +24,7 @@ STATUS_SIGNAL = "worker.nvml"
 SIGNALS = (
     "gpu.driver", "gpu.devices", "gpu.presence", "gpu.recovery_action", "gpu.ecc", "gpu.row_remap",
     "gpu.processes", "gpu.sram", "gpu.retired_pages", "gpu.temperature_margin", "gpu.persistence",
+    "gpu.thermal_slowdown", "gpu.power_brake",
 )
 FRESH_LIBRARY_CAUSES = ("mismatch", "access_lost")
 """Only a new process can find NVML well again after these."""

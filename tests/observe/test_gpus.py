@@ -20,6 +20,7 @@ from nodeagent.signals import (
     RetiredPages,
     RowRemap,
     SignalKey,
+    SlowedTime,
     SramErrors,
     TemperatureMargin,
     Unread,
@@ -47,6 +48,8 @@ KEYS: list[tuple[str, object, str, object]] = [
     ("ecc.uncorrected.aggregate.sram", 7, "gpu.sram", SramErrors(
         threshold_exceeded=False, aggregate_uncorrected=7)),
     ("temperature.margin", -3, "gpu.temperature_margin", TemperatureMargin(margin_celsius=-3)),
+    ("throttle.hw_thermal_ns", 7, "gpu.thermal_slowdown", SlowedTime(total_nanoseconds=7)),
+    ("throttle.power_brake_ns", 8, "gpu.power_brake", SlowedTime(total_nanoseconds=8)),
     ("persistence", "off", "gpu.persistence", PersistenceMode(enabled=False)),
 ]
 
@@ -144,7 +147,9 @@ def test_failing_field_values_cost_the_signals_made_of_them(fake: FakeNvml, code
     async def main(rig: GpuRig) -> None:
         await rig.first_read()
         unread = rig.failing()
-        assert {key.signal for key in unread} == {"gpu.recovery_action", "gpu.retired_pages"}
+        assert {key.signal for key in unread} == {
+            "gpu.recovery_action", "gpu.retired_pages", "gpu.thermal_slowdown", "gpu.power_brake",
+        }
         assert {key.target for key in unread} == {ADDRESSES[3]}
         assert {value.kind.value for value in unread.values()} == {kind}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 from nodeagent.drivers.nvml.library import Library
-from nodeagent.signals import PersistenceMode, RetiredPages, SramErrors, TemperatureMargin
+from nodeagent.signals import PersistenceMode, RetiredPages, SlowedTime, SramErrors, TemperatureMargin
 
 Reader = Callable[[Library, str, Any], Any]
 
@@ -49,10 +49,24 @@ def persistence(library: Library, target: str, handle: Any) -> PersistenceMode:
     return PersistenceMode(enabled=bool(library.call("nvmlDeviceGetPersistenceMode", target, handle)))
 
 
+def thermal_slowdown(library: Library, target: str, handle: Any) -> SlowedTime:
+    """Nanoseconds of hardware thermal slowdown, driver 580 and later. Raises DriverError."""
+    field_id = pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN
+    return SlowedTime(total_nanoseconds=library.field(target, handle, field_id))
+
+
+def power_brake(library: Library, target: str, handle: Any) -> SlowedTime:
+    """Nanoseconds of hardware power brake, driver 580 and later. Raises DriverError."""
+    field_id = pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN
+    return SlowedTime(total_nanoseconds=library.field(target, handle, field_id))
+
+
 READERS: dict[str, Reader] = {
     "gpu.sram": sram,
     "gpu.retired_pages": retired_pages,
     "gpu.temperature_margin": temperature_margin,
     "gpu.persistence": persistence,
+    "gpu.thermal_slowdown": thermal_slowdown,
+    "gpu.power_brake": power_brake,
 }
 """Signal -> its reader, in the order of reading."""
