@@ -24,11 +24,15 @@ from nodeagent.signals import (
     Event,
     GpuPresence,
     KubeletHealth,
+    PersistenceMode,
     Reading,
     RecoveryAction,
     RowRemap,
     SignalKey,
+    SlowedTime,
     Snapshot,
+    SramErrors,
+    TemperatureMargin,
     Unread,
     WorkerStatus,
     XidEvent,
@@ -49,6 +53,12 @@ def board(**changed: Any) -> dict[SignalKey, Any]:
             volatile_uncorrected=0, volatile_corrected=0, aggregate_uncorrected=0, aggregate_corrected=0
         ),
         "gpu.row_remap": RowRemap(corrected_rows=0, uncorrected_rows=0, pending=False, failed=False),
+        "gpu.sram": SramErrors(threshold_exceeded=False, aggregate_uncorrected=0),
+        "gpu.retired_pages": Unread(kind=ErrorKind.ABSENT, reason="Not Supported"),
+        "gpu.temperature_margin": TemperatureMargin(margin_celsius=51),
+        "gpu.persistence": PersistenceMode(enabled=True),
+        "gpu.thermal_slowdown": SlowedTime(total_nanoseconds=0),
+        "gpu.power_brake": SlowedTime(total_nanoseconds=0),
     }
     values = {key: reading.value for key, reading in build.readings(**changed).items()}
     values[SignalKey("clock.sync", NODE)] = ClockSync(
