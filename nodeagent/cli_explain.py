@@ -59,7 +59,7 @@ def find(what: str, loaded: Loaded) -> Record:
         return check_record(checks[words], loaded)
     number = _NUMBER.fullmatch(words)
     if number:
-        return xid_record(number[1] or "", int(number[2]), loaded, checks["xid"], load_xid_table())
+        return xid_record(number[1] or "", int(number[2]), loaded, checks, load_xid_table())
     shown = "".join(c if c.isprintable() else "?" for c in what)[:80]
     hint = nearest(words, checks)
     numbers = "numbers: nodeagent explain xid 79, sxid 12028"
@@ -90,7 +90,8 @@ def _evidence(record: Record, status: StatusReport | None) -> tuple[list[CheckSt
         return [], []
     if record.number is None:
         rows = [row for row in status.rows if row.id == record.check_id]
-        return rows, list(status.xids) if record.check_id == "xid" else []
+        kind = {"xid": "xid", "nvswitch.sxid": "sxid"}.get(record.check_id)
+        return rows, [xid for xid in status.xids if xid.kind == kind]
     return [], [xid for xid in status.xids if (xid.kind, xid.number) == (record.kind, record.number)]
 
 

@@ -15,7 +15,7 @@ from nodeagent.config.values import show, show_key
 from nodeagent.decide.check import Check
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.taints import EFFECT, HARDWARE_FAMILIES
-from nodeagent.decide.xid_table import DECODE, SXID_FLOOR, XidTable
+from nodeagent.decide.xid_table import DECODE, NUMBER_CHECKS, SXID_FLOOR, XidTable
 from nodeagent.model import NodeClass
 from nodeagent.report.render import duration
 
@@ -36,7 +36,6 @@ _XID_ENDS = {
     NodeClass.VENDOR: "another GPU in its place, or nodeagent gpu repaired",
 }
 
-XID_CHECK = "xid"
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -76,7 +75,7 @@ def check_record(check: Check, loaded: Loaded) -> Record:
     """The record of a check with the values in force."""
     settings = loaded.settings
     rule = effective_rule(check, settings)
-    if check.id == XID_CHECK and not rule.class_forced:
+    if check.id in NUMBER_CHECKS and not rule.class_forced:
         facts = [("Class", "by number: nodeagent explain xid 79")]
     else:
         facts = [("Class", f"{rule.node_class.value}: {_means(check, rule.node_class, loaded)}")]
@@ -114,9 +113,12 @@ def check_record(check: Check, loaded: Loaded) -> Record:
     )
 
 
-def xid_record(kind: str, number: int, loaded: Loaded, check: Check, table: XidTable) -> Record:
+def xid_record(
+    kind: str, number: int, loaded: Loaded, checks: Mapping[str, Check], table: XidTable
+) -> Record:
     """The record of an Xid or SXid number; `kind` "" is told by the number's size."""
     kind = kind or ("sxid" if number >= SXID_FLOOR else "xid")
+    check = checks["nvswitch.sxid" if kind == "sxid" else "xid"]
     row = (table.sxids if kind == "sxid" else table.xids).get(number)
     override = loaded.settings.gpu.xid.get(str(number))
     tabled = row.node_class if row else NodeClass.CHECK
@@ -135,7 +137,7 @@ def xid_record(kind: str, number: int, loaded: Loaded, check: Check, table: XidT
     fields = {"known": row is not None, "override": override is not None, "linked": linked}
     name = f"{'SXid' if kind == 'sxid' else 'Xid'} {number}"
     return Record(
-        kind=kind, what=f"{kind} {number}", name=name, title=title, check_id=XID_CHECK,
+        kind=kind, what=f"{kind} {number}", name=name, title=title, check_id=check.id,
         node_class=node_class, facts=tuple(facts), fields=fields, number=number,
     )
 

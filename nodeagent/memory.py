@@ -88,6 +88,8 @@ class GpuMemory(Struct, frozen=True, kw_only=True):
     remap_pending: bool | None = None
     volatile_uncorrected: int | None = None
     volatile_corrected: int | None = None
+    links_seen: int | None = None
+    """Most NVLinks that were up at once in this boot."""
     reset_seen: Instant | None = None
     reset_after: Instant | None = None
     """Nothing was reset yet when that was last read: what happened after it may be after the reset."""

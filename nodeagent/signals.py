@@ -57,7 +57,10 @@ class GpuIdentity(Struct, frozen=True, kw_only=True):
     name: str | None
     minor: int | None = None
     pci_device_id: int | None = None
+    """Device in the upper 16 bits, vendor in the lower: 0x233010de."""
     mig_enabled: bool = False
+    pci_board_id: int | None = None
+    """Subsystem, in the same form."""
 
 
 class GpuPresence(Struct, frozen=True, kw_only=True):
@@ -134,6 +137,77 @@ class SlowedTime(Struct, frozen=True, kw_only=True):
 
     total_nanoseconds: int
     """Since the driver was loaded; only its growth says anything."""
+
+
+class MonotonicCount(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.pcie_replay` (GPU): times that a PCIe packet had to be sent again."""
+
+    total_count: int
+    """Since the driver was loaded; only its growth says anything."""
+
+
+class PcieLink(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.pcie_link` (GPU)."""
+
+    lane_count: int
+    max_lane_count: int
+    """What device and slot can do together."""
+    generation: int
+    """An idle GPU lowers it by itself."""
+    max_generation: int
+    busy_percent: int | None = None
+    """Utilisation of the GPU; None where the link is at its best, or the GPU does not tell."""
+
+
+class OwnerlessMemory(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.ownerless_memory` (GPU): memory in use while no process holds the device."""
+
+    used_bytes: int | None
+    """Without what the driver reserves; None while a process holds the GPU, or in MIG mode."""
+    of_system: bool = False
+    """The memory is a NUMA node of the operating system, which uses it for anything."""
+
+
+class NvLinks(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.nvlink` (GPU): state of each of its NVLinks."""
+
+    link_count: int
+    inactive: tuple[int, ...] = ()
+    """Numbers of the links that are down."""
+
+    @property
+    def active_count(self) -> int:
+        """Links that are up."""
+        return self.link_count - len(self.inactive)
+
+
+class NvLinkErrors(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.nvlink_errors` (GPU), over all links since the driver was loaded; only growth counts."""
+
+    crc_errors: int
+    """Packets that arrived damaged; each is sent again."""
+    recovery_errors: int
+    """Packets sent again, links trained anew, and failures to do so."""
+
+
+class FabricState(Struct, frozen=True, kw_only=True):
+    """Signal `gpu.fabric` (GPU): registration with the NVLink fabric."""
+
+    state: int
+    """0 not supported, 1 not started, 2 in progress, 3 completed; it stays so when the manager dies."""
+    status: int
+    """NVML code of the registration; says something only when the state is completed."""
+    health_mask: int | None = None
+    """Bit fields of different sense; None from an older driver."""
+    health_summary: int | None = None
+    """0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity; None from an older driver."""
+
+
+class FabricManager(Struct, frozen=True, kw_only=True):
+    """Signal `fabric.manager` (node): the service that sets up the NVSwitches."""
+
+    running: bool
+    detail: str = ""
 
 
 class PciGpus(Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ def test_every_known_number_is_explained() -> None:
     table, loaded = load_xid_table(), Loaded(settings=Settings(), sources={}, files=())
 
     for number in (*table.xids, *table.sxids):
-        record = xid_record("", number, loaded, registry()["xid"], table)
+        record = xid_record("", number, loaded, registry(), table)
         labels = [label for label, _ in record.facts]
         assert record.fields["known"] is True
         assert record.number == number

@@ -15,7 +15,7 @@ from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
-from nodeagent.decide.xid_table import XidTable
+from nodeagent.decide.xid_table import NUMBER_CHECKS, XidTable
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import Hold, Memory, VerdictMemory
 from nodeagent.model import (
@@ -43,7 +43,7 @@ from nodeagent.signals import (
     WorkerStatus,
 )
 
-READ_THROUGH_RELEASE = frozenset({"xid"})
+READ_THROUGH_RELEASE = NUMBER_CHECKS
 """Checks of GPU families that read something besides NVML, and so go on while it is released."""
 
 
@@ -108,7 +108,7 @@ def _fold_xids(
     now, overrides = snapshot.now, settings.gpu.xid
     memory, seen = xid.fold(memory, snapshot.events, now, table, overrides)
     memory = xid.read_to(memory, now, snapshot.readings)
-    limits = effective_limits(checks["xid"], settings) if "xid" in checks else {}
+    limits = {name: effective_limits(checks[name], settings) for name in NUMBER_CHECKS & checks.keys()}
     memory = xid_clear.clear(
         memory, now, table, overrides, limits=limits, readings=snapshot.readings
     )

@@ -20,6 +20,7 @@ from nodeagent.signals import (
     GpuDriver,
     GpuIdentity,
     KernelDriver,
+    NvLinks,
     PciGpus,
     Reading,
     RecoveryAction,
@@ -64,7 +65,7 @@ def begin_boot(memory: Memory, now: Now, node_name: str) -> Memory:
 def _without_counters(gpu: GpuMemory) -> GpuMemory:
     return msgspec.structs.replace(
         gpu, recovery_action=None, remap_pending=None, volatile_uncorrected=None,
-        volatile_corrected=None, reset_seen=None, reset_after=None, reset_evidence="",
+        volatile_corrected=None, links_seen=None, reset_seen=None, reset_after=None, reset_evidence="",
     )
 
 
@@ -216,4 +217,7 @@ def _with_counters(gpu: GpuMemory, snapshot: Snapshot, pci: str) -> GpuMemory:
     if isinstance(ecc, EccCounters):
         changes["volatile_uncorrected"] = ecc.volatile_uncorrected
         changes["volatile_corrected"] = ecc.volatile_corrected
+    links = snapshot.value("gpu.nvlink", pci)
+    if isinstance(links, NvLinks) and links.active_count > (gpu.links_seen or 0):
+        changes["links_seen"] = links.active_count
     return msgspec.structs.replace(gpu, **changes) if changes else gpu

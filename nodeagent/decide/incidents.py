@@ -15,7 +15,7 @@ from msgspec import Struct
 from nodeagent.decide import holds
 from nodeagent.decide.check import Check
 from nodeagent.decide.taints import HARDWARE_FAMILIES
-from nodeagent.decide.xid_table import SXID_FLOOR
+from nodeagent.decide.xid_table import NUMBER_CHECKS, SXID_FLOOR
 from nodeagent.memory import Memory, XidRecord
 from nodeagent.model import NODE, Incident, Instant, NodeClass, Now
 
@@ -71,14 +71,14 @@ def _members(
     members = []
     for key, hold in raised.items():
         check_id, _, target = key.partition("|")
-        if check_id == "xid" and target in heard:
+        if check_id in NUMBER_CHECKS and target in heard:
             continue  # its records speak for it
         hardware = check_id in checks and checks[check_id].family in HARDWARE_FAMILIES
         group = joined.get(target, "") if hardware else ""
-        if check_id == "xid" and target not in known:
+        if check_id in NUMBER_CHECKS and target not in known:
             group = next((t for t, i in known.items() if t in targets and hold.cause in i.members), group)
         group = group or _node_group(check_id, checks)
-        label = hold.cause if check_id == "xid" and hold.cause else check_id
+        label = hold.cause if check_id in NUMBER_CHECKS and hold.cause else check_id
         members.append(_Member(group=group, label=label, rank=hold.node_class.rank, since=hold.since))
     for record in live:
         group = joined.get(record.pci_address, "")

@@ -38,17 +38,17 @@ def clear(
     table: XidTable,
     overrides: Mapping[str, NodeClass],
     *,
-    limits: Mapping[str, Any],
+    limits: Mapping[str, Mapping[str, Any]],
     readings: Mapping[SignalKey, Reading],
 ) -> Memory:
     """Memory without the waits that are over, the faults that are gone and the records past keeping.
 
-    `limits` are those of the check `xid`, in seconds. The reason for each clearing is in the record.
+    `limits` are those of the checks `xid` and `nvswitch.sxid`, by check, in seconds. The reason for each
+    clearing is in the record.
     """
     facts = _Facts(
         now=now, gpus=memory.gpus, readings=readings,
-        app_seconds=float(limits.get("app_seconds", APP_SECONDS)),
-        check_seconds=float(limits.get("check_seconds", CHECK_SECONDS)),
+        limits=limits,
     )
     records: dict[str, XidRecord] = {}
     for key, before in memory.xids.items():
@@ -78,8 +78,14 @@ class _Facts(Struct, frozen=True, kw_only=True):
     now: Now
     gpus: Mapping[str, GpuMemory]
     readings: Mapping[SignalKey, Reading]
-    app_seconds: float
-    check_seconds: float
+    limits: Mapping[str, Mapping[str, Any]]
+
+    def quiet_seconds(self, record: XidRecord) -> float:
+        """Seconds without a repeat after which a record of class check, or below, ends."""
+        own = self.limits.get("xid" if record.number < SXID_FLOOR else "nvswitch.sxid", {})
+        if record.node_class is NodeClass.CHECK:
+            return float(own.get("check_seconds", CHECK_SECONDS))
+        return float(own.get("app_seconds", APP_SECONDS))
 
 
 def _keep_seconds(record: XidRecord, table: XidTable) -> float:
@@ -122,7 +128,7 @@ def _proof(record: XidRecord, facts: _Facts, *, ignored: bool) -> str:
     _, reason = _replaced(record, facts) or _restarted(record, facts) or (None, "")
     if reason:
         return reason
-    limit_seconds = facts.check_seconds if node_class is NodeClass.CHECK else facts.app_seconds
+    limit_seconds = facts.quiet_seconds(record)
     quiet = not record.held and facts.now.age_seconds(record.last) >= limit_seconds
     return f"no repeat for {limit_seconds:.0f} s" if quiet else ""
 

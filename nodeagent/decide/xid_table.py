@@ -22,6 +22,8 @@ FOLLOW_154 = "follow154"
 RECOVERY_ACTION_XID = 154
 UNKNOWN_TO_NVML = 999
 FALLEN_OFF_BUS = 79
+NUMBER_CHECKS = frozenset({"xid", "nvswitch.sxid"})
+"""Checks whose findings are records of numbers."""
 SXID_FLOOR = 10000
 """SXid numbers have five digits; Xid numbers are smaller."""
 

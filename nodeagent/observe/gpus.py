@@ -24,7 +24,8 @@ STATUS_SIGNAL = "worker.nvml"
 SIGNALS = (
     "gpu.driver", "gpu.devices", "gpu.presence", "gpu.recovery_action", "gpu.ecc", "gpu.row_remap",
     "gpu.processes", "gpu.sram", "gpu.retired_pages", "gpu.temperature_margin", "gpu.persistence",
-    "gpu.thermal_slowdown", "gpu.power_brake",
+    "gpu.thermal_slowdown", "gpu.power_brake", "gpu.pcie_link", "gpu.pcie_replay", "gpu.ownerless_memory",
+    "gpu.nvlink", "gpu.nvlink_errors", "gpu.fabric",
 )
 FRESH_LIBRARY_CAUSES = ("mismatch", "access_lost")
 """Only a new process can find NVML well again after these."""

@@ -19,7 +19,7 @@ from nodeagent.signals import SignalKey, Unread, WorkerStatus
 
 STATUS_SIGNAL = "worker.host"
 DISK_SIGNAL = "disk.usage"
-NODE_SIGNALS = ("gpu.pci", "gpu.kernel_driver", "clock.sync", "kubelet.health")
+NODE_SIGNALS = ("gpu.pci", "gpu.kernel_driver", "fabric.manager", "clock.sync", "kubelet.health")
 LEAVE_ALONE_SECONDS = 600.0
 """How long a mount point or a call is not touched after it did not answer."""
 

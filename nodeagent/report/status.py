@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from nodeagent.decide.xid_table import NUMBER_CHECKS
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
 from nodeagent.report.given import ReportInput, pending_seconds, read, rfc3339, target_label, worker_states
@@ -168,7 +169,7 @@ def _value_shown(row: CheckRow) -> str | UnreadValue | None:
 
 def _explain(check_id: str, cause: str) -> str:
     kind, _, number = cause.partition(" ")
-    what = f"{kind}.{number}" if check_id == "xid" and number.isdigit() else check_id
+    what = f"{kind}.{number}" if check_id in NUMBER_CHECKS and number.isdigit() else check_id
     return f"nodeagent explain {what}"
 
 
@@ -315,12 +316,17 @@ def _reason(value: Any) -> str:
     return value.reason if isinstance(value, Unread) else "not understood"
 
 
+_ROOT_CHECKS = {"xid": "xid", "sxid": "nvswitch.sxid"}
+"""First word of an incident's root -> its check, where the two differ."""
+
+
 def _next(given: ReportInput, rows: list[CheckStatus], incidents: list[IncidentStatus]) -> list[str]:
     """The commands a person would type next, most useful first, at most three."""
     trouble = [row for row in rows if in_force(row) in (*RAISED, State.UNKNOWN)]
     worst = {row.target: place for place, row in reversed(list(enumerate(trouble)))}
     urgent_first = sorted(incidents, key=lambda item: worst.get(item.target, len(trouble)))
-    commands = [_explain("xid" if "xid" in item.root else item.root, item.root) for item in urgent_first]
+    roots = [(item.root.partition(" ")[0], item.root) for item in urgent_first]
+    commands = [_explain(_ROOT_CHECKS.get(word, root), root) for word, root in roots]
     commands += [row.runbook for row in trouble if in_force(row) in RAISED]
     if given.memory.release is not None and given.memory.release.by_operator:
         commands.append("nodeagent gpu resume")

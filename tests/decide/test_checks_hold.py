@@ -12,6 +12,7 @@ from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.verdict import judge_check
+from nodeagent.decide.xid_table import NUMBER_CHECKS
 from nodeagent.memory import Hold, Memory
 from nodeagent.model import NodeClass, Now, State
 from nodeagent.settings import CheckSettings, Settings
@@ -21,7 +22,8 @@ from tests.decide.test_checks import TABLES
 POLL_SECONDS = 15.0
 RAISED = {State.WARNING, State.CRITICAL}
 CHECKS = {
-    check_id: check for check_id, check in registry().items() if check_id in TABLES and check_id != "xid"
+    check_id: check for check_id, check in registry().items()
+    if check_id in TABLES and check_id not in NUMBER_CHECKS
 }
 PROVEN = [c for c in CHECKS.values() if c.hold.proof == "reset" and c.node_class.taints]
 NOISY = [c for c in CHECKS.values() if c.hold.bad_polls > 1]

@@ -152,7 +152,7 @@ def test_109_acts_after_its_window_unless_the_driver_sees_nothing_to_do(
 
 def test_109_waits_for_its_window_even_where_application_faults_end_sooner() -> None:
     """`app_seconds = 10` must not let a held fault slip away before it was judged."""
-    memory = clear(fold(Memory(), line("109, x", T)), T + 30, HEARD, limits={"app_seconds": 10.0})
+    memory = clear(fold(Memory(), line("109, x", T)), T + 30, HEARD, limits={"xid": {"app_seconds": 10.0}})
 
     assert standing(memory) == {109: NodeClass.APP}
 

@@ -28,7 +28,7 @@ from tests.decide.build import BOOT, GPU, UPTIME_SECONDS, now
 PREFIX = f"NVRM: Xid (PCI:{GPU[:-2]}): "
 NO_OVERRIDES: Mapping[str, NodeClass] = {}
 LOG = KernelLogStatus(sequence=1, records=1, lost_records=0, refused_records=0, reopened=0, backfilled=True)
-LIMITS: Mapping[str, float] = {"app_seconds": 600.0, "check_seconds": 86400.0}
+LIMITS = {"xid": {"app_seconds": 600.0, "check_seconds": 86400.0}}
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def told(
 def clear(
     memory: Memory, at: Now | float, readings: Mapping[str, Any] | None = None,
     overrides: Mapping[str, NodeClass] = NO_OVERRIDES, read_at_seconds: float | None = None,
-    limits: Mapping[str, float] = LIMITS,
+    limits: Mapping[str, Mapping[str, float]] = LIMITS,
 ) -> Memory:
     """Memory after a cycle with these values by `signal` or `signal@target`."""
     moment = at if isinstance(at, Now) else now(at)

@@ -12,9 +12,15 @@ from nodeagent.errors import ErrorKind
 from nodeagent.observe.gpus import SIGNALS
 from nodeagent.signals import (
     EccCounters,
+    FabricState,
     GpuDriver,
     GpuPresence,
     GpuProcesses,
+    MonotonicCount,
+    NvLinkErrors,
+    NvLinks,
+    OwnerlessMemory,
+    PcieLink,
     PersistenceMode,
     RecoveryAction,
     RetiredPages,
@@ -50,6 +56,17 @@ KEYS: list[tuple[str, object, str, object]] = [
     ("temperature.margin", -3, "gpu.temperature_margin", TemperatureMargin(margin_celsius=-3)),
     ("throttle.hw_thermal_ns", 7, "gpu.thermal_slowdown", SlowedTime(total_nanoseconds=7)),
     ("throttle.power_brake_ns", 8, "gpu.power_brake", SlowedTime(total_nanoseconds=8)),
+    ("pcie.width", 8, "gpu.pcie_link", PcieLink(
+        lane_count=8, max_lane_count=16, generation=5, max_generation=5)),
+    ("pcie.gen", 1, "gpu.pcie_link", PcieLink(
+        lane_count=16, max_lane_count=16, generation=1, max_generation=5, busy_percent=0)),
+    ("pcie.replay", 9, "gpu.pcie_replay", MonotonicCount(total_count=9)),
+    ("memory.used", 1 << 30, "gpu.ownerless_memory", OwnerlessMemory(used_bytes=1 << 30)),
+    ("addressing_mode", 2, "gpu.ownerless_memory", OwnerlessMemory(used_bytes=0, of_system=True)),
+    ("fabric.state", 1, "gpu.fabric", FabricState(
+        state=1, status=0, health_mask=0x1AA, health_summary=1)),
+    ("fabric.health_mask", 0x1A9, "gpu.fabric", FabricState(
+        state=3, status=0, health_mask=0x1A9, health_summary=1)),
     ("persistence", "off", "gpu.persistence", PersistenceMode(enabled=False)),
 ]
 
@@ -118,7 +135,13 @@ FAILURES: list[tuple[str, str, str, ErrorKind]] = [
     ("nvmlDeviceGetMarginTemperature", "return UNKNOWN", "gpu.temperature_margin", ErrorKind.INVALID),
     ("nvmlDeviceGetPersistenceMode", "return NOT_SUPPORTED", "gpu.persistence", ErrorKind.ABSENT),
     ("nvmlDeviceGetComputeRunningProcesses_v3", "return MEMORY", "gpu.processes", ErrorKind.BUSY),
+    ("nvmlDeviceGetCurrPcieLinkWidth", "return UNKNOWN", "gpu.pcie_link", ErrorKind.INVALID),
+    ("nvmlDeviceGetMemoryInfo_v2", "return UNKNOWN", "gpu.ownerless_memory", ErrorKind.INVALID),
+    ("nvmlDeviceGetGpuFabricInfoV", "return NOT_SUPPORTED", "gpu.fabric", ErrorKind.ABSENT),
+    ("nvmlDeviceGetGpuFabricInfoV", "return UNKNOWN", "gpu.fabric", ErrorKind.INVALID),
 ]
+MADE_OF = {"gpu.processes": ("gpu.ownerless_memory",)}
+"""Signal -> those that cannot be read without it."""
 
 
 @pytest.mark.parametrize(("function", "action", "signal", "kind"), FAILURES)
@@ -131,8 +154,8 @@ def test_one_failing_call_costs_one_signal_of_one_gpu(
     async def main(rig: GpuRig) -> None:
         await rig.first_read()
         unread = rig.failing()
-        assert list(unread) == [SignalKey(signal, ADDRESSES[3])]
-        assert [value.kind for value in unread.values()] == [kind]
+        assert list(unread) == [SignalKey(name, ADDRESSES[3]) for name in (signal, *MADE_OF.get(signal, ()))]
+        assert {value.kind for value in unread.values()} == {kind}
         assert all("NVML returned" in value.reason for value in unread.values())
         assert rig.value("gpu.presence", 3) == GpuPresence(reachable=True)
 
@@ -149,6 +172,7 @@ def test_failing_field_values_cost_the_signals_made_of_them(fake: FakeNvml, code
         unread = rig.failing()
         assert {key.signal for key in unread} == {
             "gpu.recovery_action", "gpu.retired_pages", "gpu.thermal_slowdown", "gpu.power_brake",
+            "gpu.pcie_replay", "gpu.nvlink", "gpu.nvlink_errors",
         }
         assert {key.target for key in unread} == {ADDRESSES[3]}
         assert {value.kind.value for value in unread.values()} == {kind}

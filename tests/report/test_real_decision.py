@@ -22,8 +22,14 @@ from nodeagent.signals import (
     DiskUsage,
     EccCounters,
     Event,
+    FabricState,
     GpuPresence,
     KubeletHealth,
+    MonotonicCount,
+    NvLinkErrors,
+    NvLinks,
+    OwnerlessMemory,
+    PcieLink,
     PersistenceMode,
     Reading,
     RecoveryAction,
@@ -59,6 +65,12 @@ def board(**changed: Any) -> dict[SignalKey, Any]:
         "gpu.persistence": PersistenceMode(enabled=True),
         "gpu.thermal_slowdown": SlowedTime(total_nanoseconds=0),
         "gpu.power_brake": SlowedTime(total_nanoseconds=0),
+        "gpu.pcie_link": PcieLink(lane_count=16, max_lane_count=16, generation=5, max_generation=5),
+        "gpu.pcie_replay": MonotonicCount(total_count=0),
+        "gpu.ownerless_memory": OwnerlessMemory(used_bytes=None),
+        "gpu.nvlink": NvLinks(link_count=18),
+        "gpu.nvlink_errors": NvLinkErrors(crc_errors=0, recovery_errors=0),
+        "gpu.fabric": FabricState(state=3, status=0, health_mask=0x1AA, health_summary=1),
     }
     values = {key: reading.value for key, reading in build.readings(**changed).items()}
     values[SignalKey("clock.sync", NODE)] = ClockSync(

@@ -22,6 +22,7 @@ from nodeagent.signals import (
     DiskUsage,
     EccCounters,
     Event,
+    FabricState,
     GpuDriver,
     GpuIdentity,
     GpuPresence,
@@ -29,6 +30,11 @@ from nodeagent.signals import (
     KernelDriver,
     KernelLogStatus,
     KubeletHealth,
+    MonotonicCount,
+    NvLinkErrors,
+    NvLinks,
+    OwnerlessMemory,
+    PcieLink,
     PciGpus,
     PersistenceMode,
     Reading,
@@ -105,6 +111,14 @@ def healthy_gpu(pci_address: str) -> dict[str, Any]:
         f"gpu.persistence@{pci_address}": PersistenceMode(enabled=True),
         f"gpu.thermal_slowdown@{pci_address}": SlowedTime(total_nanoseconds=0),
         f"gpu.power_brake@{pci_address}": SlowedTime(total_nanoseconds=0),
+        f"gpu.pcie_link@{pci_address}": PcieLink(
+            lane_count=16, max_lane_count=16, generation=5, max_generation=5
+        ),
+        f"gpu.pcie_replay@{pci_address}": MonotonicCount(total_count=0),
+        f"gpu.ownerless_memory@{pci_address}": OwnerlessMemory(used_bytes=None),
+        f"gpu.nvlink@{pci_address}": NvLinks(link_count=18),
+        f"gpu.nvlink_errors@{pci_address}": NvLinkErrors(crc_errors=0, recovery_errors=0),
+        f"gpu.fabric@{pci_address}": FabricState(state=3, status=0, health_mask=0x1AA, health_summary=1),
     }
 
 

@@ -1,4 +1,4 @@
-"""`xid`: did the driver report an error of a GPU or an NVSwitch that still stands?
+"""`xid` and `nvswitch.sxid`: did the driver report an error of a GPU or an NVSwitch that still stands?
 
 One finding per device, the worst standing record speaks for it. The records, their classes and their
 clearing are made in `decide/xid*.py`; this module says what they amount to, and whether anybody listened.
@@ -24,6 +24,13 @@ from nodeagent.signals import (
 
 _SXID_FLOOR = 10000
 _LIMIT = "no standing Xid"
+_SXID_LIMIT = "no standing SXid"
+_LIMITS = (
+    Limit(name="app_seconds", unit="s", default=600.0,
+          meaning="a number of class app (or ignore) ends after this time without a repeat"),
+    Limit(name="check_seconds", unit="s", default=86400.0,
+          meaning="a number of class check ends after this time without a repeat"),
+)
 
 
 class _Sources(Struct, frozen=True, kw_only=True):
@@ -37,20 +44,44 @@ class _Sources(Struct, frozen=True, kw_only=True):
 
 
 def judge(given: CheckInput) -> Iterator[Finding]:
-    """A device with a standing record of class app or above is bad."""
+    """A GPU with a standing record of class app or above is bad."""
     for target in _targets(given):
         sources = _sources(given, target)
-        records = [record for record in given.memory.xids.values() if record.pci_address == target]
+        records = [r for r in _records(given, switch=False) if r.pci_address == target]
         raised = [record for record in records if _is_raised(record)]
         if raised:
-            yield _bad(target, raised, sources)
+            yield _bad(target, raised, sources, _LIMIT)
         elif not sources.kernel_log and not sources.nvml:
             yield Finding(target=target, state=State.UNKNOWN, sentence=f"no source: {sources.remark}")
         else:
-            yield Finding(
-                target=target, state=State.OK, value="none", limit=_LIMIT, number=0.0,
-                sentence=_quiet(records, sources), read_at_seconds=sources.read_at_seconds,
-            )
+            yield _good(target, records, sources, _LIMIT)
+
+
+def judge_switches(given: CheckInput) -> Iterator[Finding]:
+    """A switch with a standing record of class app or above is bad; only the kernel log names switches."""
+    sources = _switch_sources(given)
+    held = {key.partition("|")[2] for key in given.memory.holds if key.startswith("nvswitch.sxid|")}
+    known = _records(given, switch=True)
+    for target in sorted({record.pci_address for record in known} | (held - {NODE})) or [NODE]:
+        records = [record for record in known if record.pci_address == target]
+        raised = [record for record in records if _is_raised(record)]
+        if raised:
+            yield _bad(target, raised, sources, _SXID_LIMIT)
+        elif not sources.kernel_log:
+            yield Finding(target=target, state=State.UNKNOWN, sentence=sources.remark)
+        else:
+            yield _good(target, records, sources, _SXID_LIMIT)
+
+
+def _records(given: CheckInput, *, switch: bool) -> list[XidRecord]:
+    return [record for record in given.memory.xids.values() if (record.number >= _SXID_FLOOR) is switch]
+
+
+def _good(target: str, records: list[XidRecord], sources: _Sources, limit: str) -> Finding:
+    return Finding(
+        target=target, state=State.OK, value="none", limit=limit, number=0.0,
+        sentence=_quiet(records, sources), read_at_seconds=sources.read_at_seconds,
+    )
 
 
 def _targets(given: CheckInput) -> list[str]:
@@ -61,7 +92,7 @@ def _targets(given: CheckInput) -> list[str]:
     known = {device.pci_address for device in listed if isinstance(device, GpuIdentity)}
     known |= {key.target for key in given.snapshot.readings if key.signal == "gpu.presence"}
     known |= set(given.memory.gpus)
-    known |= {record.pci_address for record in given.memory.xids.values()}
+    known |= {record.pci_address for record in _records(given, switch=False)}
     known |= {key.partition("|")[2] for key in given.memory.holds if key.startswith("xid|")} - {NODE}
     return sorted(known) or [NODE]
 
@@ -87,6 +118,16 @@ def _sources(given: CheckInput, target: str) -> _Sources:
     )
 
 
+def _switch_sources(given: CheckInput) -> _Sources:
+    log = given.snapshot.readings.get(SignalKey("kernel_log", NODE))
+    is_read = log is not None and isinstance(log.value, KernelLogStatus)
+    return _Sources(
+        kernel_log=is_read, nvml=False,
+        remark="" if is_read else f"the kernel log is not read ({_reason(log)})",
+        read_at_seconds=log.read_at_seconds if log is not None and is_read else 0.0,
+    )
+
+
 def _nvml_remark(given: CheckInput, nvml: Reading | None) -> str:
     """Events come by a thread of their own, so a hung read alone does not silence them."""
     worker = given.value("worker.nvml", NODE)
@@ -107,7 +148,7 @@ def _label(record: XidRecord) -> str:
     return f"{'SXid' if record.number >= _SXID_FLOOR else 'Xid'} {record.number}"
 
 
-def _bad(target: str, raised: list[XidRecord], sources: _Sources) -> Finding:
+def _bad(target: str, raised: list[XidRecord], sources: _Sources, limit: str) -> Finding:
     """The worst class speaks, then the newest; the others are named."""
     ordered = sorted(raised, key=lambda r: (-r.node_class.rank, -r.last.wall_seconds, r.number))
     worst, others = ordered[0], ordered[1:]
@@ -122,7 +163,7 @@ def _bad(target: str, raised: list[XidRecord], sources: _Sources) -> Finding:
     evidence = f". Evidence: {worst.text}" if worst.text else ""
     evidence += f". {sources.remark}" if sources.remark else ""
     return Finding(
-        target=target, state=State.WARNING, value=_label(worst), limit=_LIMIT, number=float(worst.number),
+        target=target, state=State.WARNING, value=_label(worst), limit=limit, number=float(worst.number),
         sentence="; ".join(parts) + evidence, node_class=worst.node_class, cause=_label(worst).lower(),
         read_at_seconds=sources.read_at_seconds or worst.last.monotonic_seconds, immediate=True,
     )
@@ -139,26 +180,35 @@ def _quiet(records: list[XidRecord], sources: _Sources) -> str:
     return "; ".join(said)
 
 
+_HOLD = HoldRule(
+    raised_words="at once, with the class of its number: nodeagent explain xid 79, sxid 12028",
+    cleared_words="app and check: after their time without a repeat. reset and reboot: after a "
+    "seen reset or a new boot, and good reads. vendor: when the device was replaced, or by "
+    "`nodeagent gpu repaired`",
+)
+
 CHECKS = (
     Check(
         id="xid",
-        title="Driver errors (Xid, SXid)",
+        title="Driver errors (Xid)",
         family="gpu",
         signals=("gpu.presence",),
         source="kernel log and NVML events, joined",
         node_class=NodeClass.CHECK,
         judge=judge,
-        limits=(
-            Limit(name="app_seconds", unit="s", default=600.0,
-                  meaning="an Xid of class app (or ignore) ends after this time without a repeat"),
-            Limit(name="check_seconds", unit="s", default=86400.0,
-                  meaning="an Xid of class check ends after this time without a repeat"),
-        ),
-        hold=HoldRule(
-            raised_words="at once, with the class of its number: nodeagent explain xid 79",
-            cleared_words="app and check: after their time without a repeat. reset and reboot: after a "
-            "seen reset or a new boot, and good reads. vendor: when the device was replaced, or by "
-            "`nodeagent gpu repaired`",
-        ),
+        limits=_LIMITS,
+        hold=_HOLD,
+    ),
+    Check(
+        id="nvswitch.sxid",
+        title="NVSwitch errors (SXid)",
+        family="gpu",
+        signals=("kernel_log",),
+        source="kernel log",
+        node_class=NodeClass.CHECK,
+        judge=judge_switches,
+        limits=_LIMITS,
+        hold=_HOLD,
+        common_cause="fabric",
     ),
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from nodeagent import wire
 from nodeagent.child import Channel, ReadAll, serve
-from nodeagent.drivers.host import system
+from nodeagent.drivers.host import fabric, system
 from nodeagent.drivers.host.disks import DiskReader
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
@@ -38,6 +38,7 @@ def _reader(channel: Channel) -> ReadAll:
         arguments = msgspec.json.decode(request.arguments, type=wire.HostArguments)
         one("gpu.pci", "list the PCI bus", system.pci_gpus, arguments)
         one("gpu.kernel_driver", "read the driver version", system.kernel_driver, arguments)
+        one("fabric.manager", "read the fabric manager's pid", fabric.manager, arguments)
         one("clock.sync", "adjtimex", system.clock_sync, arguments)
         one("kubelet.health", "kubelet healthz", system.kubelet_health, arguments)
         DiskReader(channel, arguments).read()

@@ -7,7 +7,7 @@ untranslated. It keeps no handle.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pynvml
@@ -23,6 +23,9 @@ LASTING = (
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
 )
 """Codes for a feature that this GPU and this library will not have later either."""
+
+FieldId = int | tuple[int, int]
+"""A field of the GPU, or of one of its NVLinks: id and link."""
 
 _KINDS: dict[int, ErrorKind] = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: ErrorKind.ABSENT,
@@ -87,9 +90,22 @@ class Library:
 
     def call(self, name: str, target: str, *arguments: Any) -> Any:
         """pynvml's `name`, marked. Raises NvmlFailure, or DriverError(invalid) for an undecodable answer."""
+        if name not in self._missing:
+            self._mark(name, target)
+        return self._made(name, target, arguments)
+
+    def call_each(self, target: str, calls: list[tuple[Any, ...]]) -> list[Any]:
+        """Answers of several calls like (name, handle, link) on one target, under the mark of the first.
+
+        Raises as `call` does.
+        """
+        for name, *_ in calls[:1]:
+            self._mark(name, target)
+        return [self._made(name, target, arguments) for name, *arguments in calls]
+
+    def _made(self, name: str, target: str, arguments: Iterable[Any]) -> Any:
         if name in self._missing:
             raise NvmlFailure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, target, name)
-        self._mark(name, target)
         try:
             function = getattr(pynvml, name)
             return function(*arguments)
@@ -108,7 +124,7 @@ class Library:
         """One whole-number field value, with its own return code. Raises NvmlFailure."""
         return self.fields(target, handle, (field_id,))(field_id)
 
-    def fields(self, target: str, handle: Any, field_ids: tuple[int, ...]) -> Callable[[int], int]:
+    def fields(self, target: str, handle: Any, field_ids: tuple[FieldId, ...]) -> Callable[[FieldId], int]:
         """Several field values in one call: gives the value of an id, or raises that id's NvmlFailure.
 
         An id that this driver does not know yet answers "invalid argument": that is an absent feature.
@@ -118,7 +134,7 @@ class Library:
         return lambda field_id: _whole_number(target, field_id, by_id[field_id])
 
 
-def _whole_number(target: str, field_id: int, answer: Any) -> int:
+def _whole_number(target: str, field_id: FieldId, answer: Any) -> int:
     code = int(answer.nvmlReturn)
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         code = pynvml.NVML_ERROR_NOT_SUPPORTED

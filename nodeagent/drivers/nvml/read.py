@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from nodeagent import wire
 from nodeagent.child import Channel
+from nodeagent.drivers.nvml.asking import RECOVERY_ACTION, Asking
 from nodeagent.drivers.nvml.condition import READERS, Reader
 from nodeagent.drivers.nvml.library import (
     FUNCTION_NOT_FOUND,
-    LASTING,
     RESET_REQUIRED,
     UNINITIALIZED,
     Library,
@@ -43,6 +43,7 @@ class Gpu(Struct, kw_only=True):
     index: int
     pci_address: str
     pci_device_id: int | None = None
+    pci_board_id: int | None = None
     handle: Any = None
     mig_enabled: bool = False
     lost: DriverError | None = None
@@ -63,11 +64,12 @@ class NvmlReader:
         self._library = library
         self._watch = watch
         self._initialised = False
-        self._addresses: dict[int, tuple[str, int | None]] = {}
+        self._addresses: dict[int, tuple[str, int | None, int | None]] = {}
+        """Index -> PCI address, device and board at the last good read."""
         self._names: dict[str, tuple[str | None, str | None, int | None]] = {}
         """PCI address -> UUID, name and minor number at the last good read."""
-        self._lacking: dict[tuple[str, bool, str], NvmlFailure] = {}
-        """(UUID, MIG mode, signal) that the GPU does not support."""
+        self._lasting: dict[tuple[str, bool], dict[str, Any]] = {}
+        """(UUID, MIG mode) -> what never changes while this library is loaded, and what is not supported."""
         self._refused: list[DriverError] = []
         """Why GPUs without a known address gave no handle in this read-all."""
 
@@ -118,16 +120,19 @@ class NvmlReader:
             info = self._library.call("nvmlDeviceGetPciInfo_v3", f"GPU {index}", handle)
             address = normal_address(info.busId)
         except DriverError as error:
-            earlier, device_id = self._addresses.get(index, (known.get(index, ""), None))
+            earlier, device_id, board_id = self._addresses.get(index, (known.get(index, ""), None, None))
             if not earlier or earlier in taken:
                 self._refused.append(error)
                 return None
-            gpu = Gpu(index=index, pci_address=earlier, pci_device_id=device_id)
+            gpu = Gpu(index=index, pci_address=earlier, pci_device_id=device_id, pci_board_id=board_id)
             self._note(gpu, error)
             gpu.lost = error
             return gpu
-        self._addresses[index] = (address, int(info.pciDeviceId))
-        return Gpu(index=index, pci_address=address, pci_device_id=int(info.pciDeviceId), handle=handle)
+        device_id, board_id = int(info.pciDeviceId), int(info.pciSubSystemId)
+        self._addresses[index] = (address, device_id, board_id)
+        return Gpu(
+            index=index, pci_address=address, pci_device_id=device_id, pci_board_id=board_id, handle=handle
+        )
 
     def _identity(self, gpu: Gpu) -> GpuIdentity:
         uuid, name, minor = self._names.get(gpu.pci_address, (None, None, None))
@@ -139,7 +144,7 @@ class NvmlReader:
         gpu.mig_enabled = bool(mode and mode[0])
         return GpuIdentity(
             index=gpu.index, pci_address=gpu.pci_address, uuid=uuid, name=name, minor=minor,
-            pci_device_id=gpu.pci_device_id, mig_enabled=gpu.mig_enabled,
+            pci_device_id=gpu.pci_device_id, pci_board_id=gpu.pci_board_id, mig_enabled=gpu.mig_enabled,
         )
 
     def _optional(self, gpu: Gpu, name: str) -> Any | None:
@@ -154,12 +159,13 @@ class NvmlReader:
     # ------------------------------------------------------------------ signals of one GPU
 
     def _read_gpu(self, gpu: Gpu) -> None:
-        self._signal(gpu, "gpu.recovery_action", self._recovery_action)
+        asking = self._asking(gpu)
+        self._signal(gpu, "gpu.recovery_action", lambda gpu: self._recovery_action(gpu, asking))
         self._signal(gpu, "gpu.ecc", self._ecc)
         self._signal(gpu, "gpu.row_remap", self._row_remap)
-        self._signal(gpu, "gpu.processes", self._processes)
+        self._signal(gpu, "gpu.processes", lambda gpu: self._processes(gpu, asking))
         for signal, reader in READERS.items():
-            self._signal(gpu, signal, self._supported(signal, reader), proves=False)
+            self._signal(gpu, signal, _supported(asking, signal, reader), proves=False)
         if gpu.lost is not None and gpu.lost.kind is ErrorKind.LOST:
             self._send("gpu.presence", gpu.pci_address, GpuPresence(reachable=False, detail=gpu.lost.detail))
         elif gpu.answered:
@@ -169,26 +175,13 @@ class NvmlReader:
             error = gpu.failure or DriverError(ErrorKind.INVALID, gpu.pci_address, "read", "no call answered")
             self._channel.send(wire.missing("gpu.presence", gpu.pci_address, error))
 
-    def _supported(self, signal: str, reader: Reader) -> Callable[[Gpu], Any]:
-        """The reader, asked again of a GPU only when it did not say "not supported" before.
-
-        What a GPU lacks it lacks for the life of the library; MIG mode can take a feature away and give
-        it back, so the answer is kept for one mode only.
-        """
-
-        def read(gpu: Gpu) -> Any:
-            uuid = self._names.get(gpu.pci_address, (None, None, None))[0]
-            key = (uuid or gpu.pci_address, gpu.mig_enabled, signal)
-            if key in self._lacking:
-                raise self._lacking[key]
-            try:
-                return reader(self._library, gpu.pci_address, gpu.handle)
-            except NvmlFailure as failure:
-                if failure.code in LASTING:
-                    self._lacking[key] = failure
-                raise
-
-        return read
+    def _asking(self, gpu: Gpu) -> Asking:
+        """MIG mode can take a feature away and give it back, so what is kept is kept for one mode only."""
+        uuid = self._names.get(gpu.pci_address, (None, None, None))[0]
+        lasting = self._lasting.setdefault((uuid or gpu.pci_address, gpu.mig_enabled), {})
+        return Asking(
+            self._library, gpu.pci_address, gpu.handle, lasting=lasting, mig_enabled=gpu.mig_enabled
+        )
 
     def _signal(
         self, gpu: Gpu, signal: str, read: Callable[[Gpu], Any], *, proves: bool = True
@@ -215,10 +208,9 @@ class NvmlReader:
         if isinstance(error, NvmlFailure) and error.code == RESET_REQUIRED:
             gpu.answered = gpu.reset_required = True
 
-    def _recovery_action(self, gpu: Gpu) -> RecoveryAction:
-        field_id = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+    def _recovery_action(self, gpu: Gpu, asking: Asking) -> RecoveryAction:
         try:
-            return RecoveryAction(value=self._library.field(gpu.pci_address, gpu.handle, field_id))
+            return RecoveryAction(value=asking.field(RECOVERY_ACTION))
         except NvmlFailure as failure:
             if failure.code != RESET_REQUIRED:
                 raise
@@ -246,17 +238,30 @@ class NvmlReader:
             corrected_rows=corrected, uncorrected_rows=uncorrected, pending=bool(pending), failed=bool(failed)
         )
 
-    def _processes(self, gpu: Gpu) -> GpuProcesses:
+    def _processes(self, gpu: Gpu, asking: Asking) -> GpuProcesses:
+        try:
+            asking.processes = self._process_count(gpu)
+        except DriverError as error:
+            asking.processes = error
+            raise
+        return GpuProcesses(count=asking.processes)
+
+    def _process_count(self, gpu: Gpu) -> int:
         name = "nvmlDeviceGetComputeRunningProcesses"
         try:
-            return GpuProcesses(count=len(self._library.call(f"{name}_v3", gpu.pci_address, gpu.handle)))
+            return len(self._library.call(f"{name}_v3", gpu.pci_address, gpu.handle))
         except NvmlFailure as failure:
             if failure.code != FUNCTION_NOT_FOUND:
                 raise
-        return GpuProcesses(count=len(self._library.call(f"{name}_v2", gpu.pci_address, gpu.handle)))
+        return len(self._library.call(f"{name}_v2", gpu.pci_address, gpu.handle))
 
     def _send(self, signal: str, target: str, noun: Any) -> None:
         self._channel.send(wire.value(signal, target, noun))
+
+
+def _supported(asking: Asking, signal: str, reader: Reader) -> Callable[[Gpu], Any]:
+    """The reader, called again for a GPU only when that did not say "not supported" before."""
+    return lambda _: asking.unless_lacking(signal, reader)
 
 
 def normal_address(bus_id: str | bytes) -> str:

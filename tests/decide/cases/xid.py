@@ -99,13 +99,10 @@ CASES = (
         want=ok(GPU, says="injected as a test"),
     ),
     Case(
-        name="an SXid is the switch's own",
+        name="an SXid is for nvswitch.sxid",
         readings=PRESENT,
         memory=memory(record(12028, NodeClass.RESET, pci_address=SWITCH)),
-        want=(
-            Want(state=OK, target=GPU),
-            Want(state=State.WARNING, target=SWITCH, value="SXid 12028", cause="sxid 12028"),
-        ),
+        want=ok(GPU, value="none"),
     ),
     Case(
         name="a held switch without records is judged until it is let go",

@@ -57,7 +57,7 @@ struct gpu {
     unsigned state, persistence, gsp_mode, inforom_valid, addressing_mode;
     unsigned has_ecc, has_remap, has_sram, has_retired_pages, has_nvlink, has_mig, has_fabric;
     unsigned has_recovery, has_margin, has_memory_temperature, has_tlimit, has_throttle_ns;
-    unsigned has_repair, has_unrepairable, has_gsp, has_nvlink5;
+    unsigned has_repair, has_unrepairable, has_gsp, has_nvlink5, has_link_fields;
     unsigned ecc_mode, ecc_pending_mode, sram_threshold_exceeded;
     struct ecc_kind ecc[2][2]; /* [corrected, uncorrected][volatile, aggregate] */
     uint64_t sram_l2, sram_sm, sram_pcie, sram_mcu, sram_other;

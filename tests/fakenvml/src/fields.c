@@ -9,7 +9,8 @@
 
 #include "fakenvml.h"
 
-enum source { FROM_UNSIGNED, FROM_INT, FROM_COUNTER, FROM_LINK_COUNTER, FROM_LINK_WIDE, FROM_LINK_SUM };
+enum source { FROM_UNSIGNED, FROM_INT, FROM_COUNTER, FROM_LINK_COUNTER, FROM_LINK_WIDE, FROM_LINK_SUM,
+              FROM_LINK_STATE };
 
 #define ALWAYS SIZE_MAX
 #define HAS(flag) offsetof(struct gpu, has_##flag)
@@ -53,6 +54,7 @@ static const struct field fields[] = {
     {143, 1, FROM_UNSIGNED, GPU(remap_uncorrected), HAS(remap), 0, 0},
     {144, 1, FROM_UNSIGNED, GPU(remap_pending), HAS(remap), 0, 0},
     {145, 1, FROM_UNSIGNED, GPU(remap_failure), HAS(remap), 0, 0},
+    {165, 1, FROM_LINK_STATE, LINK(up), HAS(link_fields), 0, MAX_LINKS},
     {186, 1, FROM_UNSIGNED, GPU(power_mw), ALWAYS, 0, 0},
     {193, 1, FROM_INT, GPU(tlimit_shutdown), HAS(tlimit), 0, 0},
     {194, 1, FROM_INT, GPU(tlimit_slowdown), HAS(tlimit), 0, 0},
@@ -93,6 +95,11 @@ static nvmlReturn_t read_link(const struct gpu *gpu, const struct field *field, 
     }
     REQUIRE(link_of(gpu, field, value, &link), NVML_ERROR_INVALID_ARGUMENT);
     place = (const char *)&gpu->links[link] + field->offset;
+    if (field->source == FROM_LINK_STATE) {
+        value->value_type = VALUE_UINT;
+        value->value.u32 = gpu->links[link].up && !gpu->mig_mode;
+        return NVML_SUCCESS;
+    }
     if (field->source == FROM_LINK_WIDE)
         memcpy(&value->value.u64, place, sizeof value->value.u64);
     else
