@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from nodeagent import memory, model, settings, signals
+from nodeagent import gpu_signals, memory, model, settings, signals
 from tests import house_rules as rules
 
 PURE_COUNTS = frozenset({
@@ -16,7 +16,11 @@ PURE_COUNTS = frozenset({
     "MarkMemory.mark_mask_asked",  # bits
     "ShapeMemory.namespace_minors",  # identities
     "GpuMemory.index", "GpuIdentity.index", "GpuIdentity.minor",  # positions in an enumeration
-    "GpuIdentity.pci_device_id",  # identity, not a quantity
+    "GpuIdentity.pci_device_id", "GpuIdentity.pci_board_id",  # identities, not quantities
+    "PcieLink.generation", "PcieLink.max_generation",  # a version
+    "FabricState.state", "FabricState.status", "FabricState.health_summary",  # codes of NVML
+    "FabricState.health_mask",  # bits
+    "GpuMemory.links_seen",  # named after what they count
     "GpuMemory.recovery_action", "RecoveryAction.value",  # a code of the driver's
     "Reading.sequence", "KernelLogCursor.sequence", "KernelLogStatus.sequence",  # order, not a quantity
     "WorkerStatus.pid", "GpuCommand.user_id",  # identities
@@ -40,7 +44,7 @@ def _structs(*modules: object) -> list[type[msgspec.Struct]]:
     return sorted(found, key=lambda struct: struct.__name__)
 
 
-NOUNS = _structs(memory, model, settings, signals)
+NOUNS = _structs(memory, model, settings, signals, gpu_signals)
 
 
 def _everywhere(rule: object, paths: list) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import NvLinks
 from nodeagent.memory import GpuBaseline, GpuMemory, Memory
 from nodeagent.model import NODE, Instant, Now, State
 from nodeagent.signals import (
@@ -20,7 +21,6 @@ from nodeagent.signals import (
     GpuDriver,
     GpuIdentity,
     KernelDriver,
-    NvLinks,
     PciGpus,
     Reading,
     RecoveryAction,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import FabricState, NvLinkErrors, NvLinks, Unread
+from nodeagent.gpu_signals import FabricState, NvLinkErrors, NvLinks
+from nodeagent.signals import Unread
 from tests.fakenvml.control import FakeNvml
 from tests.observe.gpu_rig import GpuRig, needs_gcc, sampling
 
@@ -95,7 +96,8 @@ FABRICS = [
 
 @pytest.mark.parametrize(("driver", "missing", "wanted"), FABRICS, ids=[row[0] for row in FABRICS])
 def test_the_fabric_is_read_by_the_structure_that_the_driver_has(
-    fake: FakeNvml, monkeypatch: pytest.MonkeyPatch, driver: str, missing: tuple[str, ...], wanted: FabricState
+    fake: FakeNvml, monkeypatch: pytest.MonkeyPatch, driver: str, missing: tuple[str, ...],
+    wanted: FabricState,
 ) -> None:
     """The newest first; what an older one lacks is None, not zero."""
     fake.start("H100", gpus=1, driver=driver, missing=missing)

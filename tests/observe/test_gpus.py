@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from nodeagent.errors import ErrorKind
-from nodeagent.observe.gpus import SIGNALS
-from nodeagent.signals import (
-    EccCounters,
+from nodeagent.gpu_signals import (
     FabricState,
-    GpuDriver,
-    GpuPresence,
-    GpuProcesses,
     MonotonicCount,
-    NvLinkErrors,
-    NvLinks,
     OwnerlessMemory,
     PcieLink,
     PersistenceMode,
-    RecoveryAction,
     RetiredPages,
-    RowRemap,
-    SignalKey,
     SlowedTime,
     SramErrors,
     TemperatureMargin,
+)
+from nodeagent.observe.gpus import SIGNALS
+from nodeagent.signals import (
+    EccCounters,
+    GpuDriver,
+    GpuPresence,
+    GpuProcesses,
+    RecoveryAction,
+    RowRemap,
+    SignalKey,
     Unread,
 )
 from tests.drivers.rig import until
@@ -304,8 +304,9 @@ def test_a_gpu_that_requires_a_reset_asks_for_it(fake: FakeNvml) -> None:
 
 # profile, GPUs, signals of its first GPU that the device does not have
 PROFILES: list[tuple[str, int, set[str]]] = [
-    ("A100", 8, {"gpu.retired_pages", "gpu.temperature_margin"}), ("H100", 8, {"gpu.retired_pages"}),
-    ("B200", 8, {"gpu.retired_pages"}), ("L4", 4, {"gpu.retired_pages"}),
+    ("A100", 8, {"gpu.retired_pages", "gpu.temperature_margin", "gpu.fabric"}),
+    ("H100", 8, {"gpu.retired_pages"}), ("B200", 8, {"gpu.retired_pages"}),
+    ("L4", 4, {"gpu.retired_pages", "gpu.nvlink", "gpu.nvlink_errors", "gpu.fabric"}),
 ]
 
 

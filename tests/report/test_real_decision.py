@@ -9,6 +9,18 @@ import pytest
 
 from nodeagent.decide.decide import decide
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import (
+    FabricState,
+    MonotonicCount,
+    NvLinkErrors,
+    NvLinks,
+    OwnerlessMemory,
+    PcieLink,
+    PersistenceMode,
+    SlowedTime,
+    SramErrors,
+    TemperatureMargin,
+)
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Now, State
 from nodeagent.report.given import ReportInput
@@ -22,23 +34,13 @@ from nodeagent.signals import (
     DiskUsage,
     EccCounters,
     Event,
-    FabricState,
     GpuPresence,
     KubeletHealth,
-    MonotonicCount,
-    NvLinkErrors,
-    NvLinks,
-    OwnerlessMemory,
-    PcieLink,
-    PersistenceMode,
     Reading,
     RecoveryAction,
     RowRemap,
     SignalKey,
-    SlowedTime,
     Snapshot,
-    SramErrors,
-    TemperatureMargin,
     Unread,
     WorkerStatus,
     XidEvent,

@@ -65,7 +65,7 @@ def test_a_repaired_switch_is_no_gpu_that_waits_for_a_reset(restarts_always: boo
     world = World(restarts_always=restarts_always)
     fatal(world)
     world.run(60)
-    assert world.taints() == ["gpu-unhealthy=xid"]
+    assert world.taints() == ["gpu-unhealthy=nvswitch.sxid"]
     assert world.decision.incidents[0].members == ("sxid 24007",)
     world.emit(GpuCommand(verb="repaired", target=SWITCH, reason="reseated"))
     world.run(360)

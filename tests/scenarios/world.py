@@ -14,6 +14,18 @@ from nodeagent.decide.check import Check
 from nodeagent.decide.decide import decide
 from nodeagent.decide.registry import registry
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import (
+    FabricState,
+    MonotonicCount,
+    NvLinkErrors,
+    NvLinks,
+    OwnerlessMemory,
+    PcieLink,
+    PersistenceMode,
+    SlowedTime,
+    SramErrors,
+    TemperatureMargin,
+)
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, CheckRow, Decision, Instant, Now, Plan, State
 from nodeagent.settings import Settings
@@ -22,7 +34,6 @@ from nodeagent.signals import (
     DiskUsage,
     EccCounters,
     Event,
-    FabricState,
     GpuDriver,
     GpuIdentity,
     GpuPresence,
@@ -30,22 +41,13 @@ from nodeagent.signals import (
     KernelDriver,
     KernelLogStatus,
     KubeletHealth,
-    MonotonicCount,
-    NvLinkErrors,
-    NvLinks,
-    OwnerlessMemory,
-    PcieLink,
     PciGpus,
-    PersistenceMode,
     Reading,
     RecoveryAction,
     RowRemap,
     SignalKey,
-    SlowedTime,
     Snapshot,
-    SramErrors,
     StateFileStatus,
-    TemperatureMargin,
     Unread,
     WorkerStatus,
     XidEvent,

@@ -11,8 +11,9 @@ from typing import Any
 
 from nodeagent.decide import fabric_mask
 from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, unknown
+from nodeagent.gpu_signals import FabricManager, FabricState
 from nodeagent.model import NODE, Finding, NodeClass, State
-from nodeagent.signals import FabricManager, FabricState, Reading
+from nodeagent.signals import Reading
 
 LIMIT = "completed, healthy"
 SUMMARIES = {fabric_mask.UNHEALTHY: "unhealthy", fabric_mask.LIMITED_CAPACITY: "limited capacity"}

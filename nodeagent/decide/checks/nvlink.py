@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from nodeagent.decide import counters
 from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
 from nodeagent.decide.nvlink_table import allowed_links, own_links
+from nodeagent.gpu_signals import NvLinks
 from nodeagent.model import NODE, Finding, NodeClass
-from nodeagent.signals import GpuIdentity, NvLinks
+from nodeagent.signals import GpuIdentity
 
 
 def judge_down(given: CheckInput) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from nodeagent.decide import counters
 from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
+from nodeagent.gpu_signals import PcieLink
 from nodeagent.model import Finding, NodeClass
-from nodeagent.signals import PcieLink
 
 SECONDS_PER_MINUTE = 60.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nodeagent.drivers.host.system import read_bounded
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.gpu_signals import FabricManager
 from nodeagent.model import NODE
-from nodeagent.signals import FabricManager
 from nodeagent.wire import HostArguments
 
 _PID_FILE = "run/nvidia-fabricmanager/nv-fabricmanager.pid"

@@ -15,7 +15,7 @@ from nodeagent.drivers.nvml import asking, links
 from nodeagent.drivers.nvml.asking import Asking
 from nodeagent.drivers.nvml.library import LASTING, NvmlFailure
 from nodeagent.errors import DriverError
-from nodeagent.signals import (
+from nodeagent.gpu_signals import (
     MonotonicCount,
     OwnerlessMemory,
     PcieLink,

@@ -13,9 +13,14 @@ import pynvml
 from nodeagent.drivers.nvml import asking
 from nodeagent.drivers.nvml.asking import Asking
 from nodeagent.drivers.nvml.library import FUNCTION_NOT_FOUND, LASTING, NvmlFailure
-from nodeagent.signals import FabricState, NvLinkErrors, NvLinks
+from nodeagent.gpu_signals import FabricState, NvLinkErrors, NvLinks
 
 VERSION_MISMATCH = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+FABRIC_STRUCTURES = {
+    "v3": (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlGpuFabricInfo_v3),
+    "v2": (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlGpuFabricInfo_v2),
+}
+"""The newest first."""
 _BYTE = 0xFF
 """NVML fills one byte of these members; the rest is padding."""
 
@@ -49,7 +54,7 @@ def nvlink_errors(gpu: Asking) -> NvLinkErrors:
 
 def fabric(gpu: Asking) -> FabricState:
     """Registration with the fabric, by the newest structure that the driver knows. Raises DriverError."""
-    for version in ("v3", "v2"):
+    for version in FABRIC_STRUCTURES:
         if gpu.lasting.get("fabric structure", version) != version:
             continue
         try:
@@ -70,8 +75,9 @@ def fabric(gpu: Asking) -> FabricState:
 
 
 def _fabric_info(gpu: Asking, version: str) -> Any:
-    info = getattr(pynvml, f"c_nvmlGpuFabricInfo_{version}_t")()
-    info.version = getattr(pynvml, f"nvmlGpuFabricInfo_{version}")
+    structure, info_version = FABRIC_STRUCTURES[version]
+    info = structure()
+    info.version = info_version
     gpu.call("nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info))
     return info
 

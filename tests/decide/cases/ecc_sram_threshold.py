@@ -1,7 +1,8 @@
 """Cases of `ecc.sram_threshold`."""
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import SramErrors, Unread
+from nodeagent.gpu_signals import SramErrors
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.sram@{GPU}"

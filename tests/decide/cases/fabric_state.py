@@ -1,8 +1,9 @@
 """Cases of `fabric.state`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import FabricManager, FabricState
 from nodeagent.model import NODE, NodeClass
-from nodeagent.signals import FabricManager, FabricState, Unread
+from nodeagent.signals import Unread
 from tests.decide.build import BAD, GPU, OK, UNKNOWN, Case, Want, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.fabric@{GPU}"

@@ -1,7 +1,8 @@
 """Cases of `gpu.memory_orphaned`."""
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import GpuIdentity, OwnerlessMemory, Unread
+from nodeagent.gpu_signals import OwnerlessMemory
+from nodeagent.signals import GpuIdentity, Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.ownerless_memory@{GPU}"

@@ -1,7 +1,8 @@
 """Cases of `gpu.persistence`."""
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import PersistenceMode, Unread
+from nodeagent.gpu_signals import PersistenceMode
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.persistence@{GPU}"

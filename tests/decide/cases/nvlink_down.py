@@ -1,9 +1,10 @@
 """Cases of `nvlink.down`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import NvLinks
 from nodeagent.memory import GpuMemory, Memory
 from nodeagent.model import Instant
-from nodeagent.signals import GpuIdentity, NvLinks, Unread
+from nodeagent.signals import GpuIdentity, Unread
 from tests.decide.build import BOOT, GPU, UPTIME_SECONDS, WALL_SECONDS, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.nvlink@{GPU}"

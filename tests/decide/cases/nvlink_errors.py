@@ -1,8 +1,9 @@
 """Cases of `nvlink.errors`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import NvLinkErrors
 from nodeagent.memory import CounterWindow, Memory
-from nodeagent.signals import NvLinkErrors, Unread
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, UPTIME_SECONDS, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.nvlink_errors@{GPU}"

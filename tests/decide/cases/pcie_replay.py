@@ -1,8 +1,9 @@
 """Cases of `pcie.replay`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import MonotonicCount, PcieLink
 from nodeagent.memory import CounterWindow, Memory
-from nodeagent.signals import MonotonicCount, PcieLink, Unread
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, UPTIME_SECONDS, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.pcie_replay@{GPU}"

@@ -1,7 +1,8 @@
 """Cases of `pcie.width`."""
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import PcieLink, Unread
+from nodeagent.gpu_signals import PcieLink
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.pcie_link@{GPU}"

@@ -1,8 +1,9 @@
 """Cases of `retired_pages`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import RetiredPages
 from nodeagent.model import NodeClass
-from nodeagent.signals import RetiredPages, Unread
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.retired_pages@{GPU}"

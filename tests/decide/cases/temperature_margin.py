@@ -1,7 +1,8 @@
 """Cases of `temperature.margin`."""
 
 from nodeagent.errors import ErrorKind
-from nodeagent.signals import TemperatureMargin, Unread
+from nodeagent.gpu_signals import TemperatureMargin
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.temperature_margin@{GPU}"

@@ -1,8 +1,9 @@
 """Cases of `thermal.slowdown`."""
 
 from nodeagent.errors import ErrorKind
+from nodeagent.gpu_signals import SlowedTime
 from nodeagent.memory import CounterWindow, Memory
-from nodeagent.signals import SlowedTime, Unread
+from nodeagent.signals import Unread
 from tests.decide.build import GPU, UPTIME_SECONDS, Case, bad, not_applicable, ok, unknown
 
 SIGNAL = f"gpu.thermal_slowdown@{GPU}"
