@@ -113,6 +113,8 @@ class GpuBaseline(Struct, frozen=True, kw_only=True):
 
     boot_id: str
     count: int
+    bus: tuple[str, ...] | None = None
+    """Addresses that the PCI bus showed when it was first read in this boot; None until then."""
 
 
 class Release(Struct, frozen=True, kw_only=True):

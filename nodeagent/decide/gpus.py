@@ -101,8 +101,10 @@ def _baseline(memory: Memory, snapshot: Snapshot, enumerated: int) -> GpuBaselin
             return known
         known = GpuBaseline(boot_id=boot_id, count=enumerated)
     bus = snapshot.value("gpu.pci")
-    on_bus = len(bus.addresses) if isinstance(bus, PciGpus) else 0
-    return GpuBaseline(boot_id=boot_id, count=max(known.count, on_bus))
+    if not isinstance(bus, PciGpus):
+        return known
+    first = bus.addresses if known.bus is None else known.bus
+    return GpuBaseline(boot_id=boot_id, count=max(known.count, len(bus.addresses)), bus=first)
 
 
 def _last_read(memory: Memory, key: SignalKey, now: Now) -> Instant:

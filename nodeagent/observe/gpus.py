@@ -15,10 +15,11 @@ from nodeagent.drivers.worker import Worker
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
+from nodeagent.observe.bus_watch import BusWatch
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.pace import Pace
 from nodeagent.observe.worker_readings import WorkerReadings
-from nodeagent.signals import GpuDriver, GpuIdentity, KernelDriver, WorkerStatus, XidEvent
+from nodeagent.signals import GpuDriver, GpuIdentity, KernelDriver, PciGpus, WorkerStatus, XidEvent
 
 STATUS_SIGNAL = "worker.nvml"
 SIGNALS = (
@@ -41,6 +42,8 @@ class GpuSampler:
         self._worker = worker
         self._board = board
         self._inbox = inbox
+        self._clock = clock
+        self._bus = BusWatch()
         self._pace = Pace(clock, poll_seconds)
         self._readings = WorkerReadings(board, inbox, clock, SIGNALS, poll_seconds)
         self._wanted = False
@@ -132,6 +135,7 @@ class GpuSampler:
         for key in self._readings.vanished():
             self._board.drop(key.signal, key.target)
         await self._follow_driver()
+        await self._follow_bus()
 
     async def _follow_driver(self) -> None:
         """A library of another version than the kernel driver's is replaced, once for each such driver."""
@@ -140,6 +144,16 @@ class GpuSampler:
             return
         if kernel.version not in (library.driver_version, self._kernel_version):
             await self._replace(f"the kernel driver is {kernel.version}, NVML says {library.driver_version}")
+
+    async def _follow_bus(self) -> None:
+        """A GPU that came to the bus since NVML was loaded is found by a new worker only."""
+        bus, devices = self._readings.value("gpu.pci"), self._readings.value("gpu.devices")
+        if not isinstance(bus, PciGpus) or not isinstance(devices, tuple):
+            return
+        enumerated = [gpu.pci_address for gpu in devices]
+        added = self._bus.added(bus.addresses, enumerated, self._clock.monotonic_seconds())
+        if added:
+            await self._replace(f"GPU {added} is on the PCI bus and was not when NVML was loaded")
 
     async def _replace(self, reason: str) -> None:
         self._kernel_version = self._current_kernel_version()

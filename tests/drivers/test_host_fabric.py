@@ -39,7 +39,9 @@ LIVES: list[tuple[dict[str, object], FabricManager]] = [
 
 
 @pytest.mark.parametrize(("given", "wanted"), LIVES, ids=[row[1].detail for row in LIVES])
-def test_the_manager_lives_or_is_dead(tmp_path: Path, given: dict[str, object], wanted: FabricManager) -> None:
+def test_the_manager_lives_or_is_dead(
+    tmp_path: Path, given: dict[str, object], wanted: FabricManager
+) -> None:
     """By the process that its pid file names; an enabled service without a file is dead."""
     assert fabric.manager(host(tmp_path, **given)) == wanted  # type: ignore[arg-type]
 

@@ -36,14 +36,32 @@ def _missing(given: CheckInput, enumerated: set[str]) -> str:
     return f"; missing: {', '.join(absent)}" if absent else ""
 
 
+def _newcomers(given: CheckInput) -> set[str]:
+    """Addresses that came to the bus in this boot, and that NVML has never enumerated."""
+    pci, baseline = given.value("gpu.pci", NODE), given.memory.baseline
+    if not isinstance(pci, PciGpus) or baseline is None or baseline.bus is None:
+        return set()
+    if baseline.boot_id != given.snapshot.now.at.boot_id:
+        return set()
+    return set(pci.addresses) - set(baseline.bus) - set(given.memory.gpus)
+
+
 def judge(given: CheckInput) -> Iterator[Finding]:
-    """Fewer than expected is bad, more is not; number is GPUs enumerated."""
+    """Fewer than expected is bad, more is not; number is GPUs enumerated.
+
+    One that only came to the bus and is not yet enumerated is no fault of those that are there.
+    """
     for target, devices, reading in given.values("gpu.devices"):
         count, (expected, is_all) = len(devices), _expected(given)
         shown = {"value": f"{count} GPUs", "limit": f"{expected or count} GPUs", "number": float(count)}
         if count < expected:
             missing = _missing(given, {gpu.pci_address for gpu in devices})
-            yield bad(target, reading, f"{count} of {expected} GPUs enumerated{missing}", **shown)
+            sentence = f"{count} of {expected} GPUs enumerated{missing}"
+            if count + len(_newcomers(given)) >= expected and not given.gpu_expected_count:
+                more = {"node_class": NodeClass.CHECK, "cause": "newcomer"}
+                yield bad(target, reading, f"{sentence}; new on the PCI bus", **shown, **more)
+            else:
+                yield bad(target, reading, sentence, **shown)
         elif is_all:
             yield good(target, reading, **shown)
         else:

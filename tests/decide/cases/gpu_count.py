@@ -2,6 +2,7 @@
 
 from nodeagent.errors import ErrorKind
 from nodeagent.memory import GpuBaseline, GpuMemory, Memory
+from nodeagent.model import NodeClass
 from nodeagent.signals import GpuIdentity, PciGpus, Unread
 from tests.decide.build import BOOT, Case, bad, not_applicable, ok, unknown
 
@@ -62,6 +63,23 @@ CASES = (
         name="fewer than the bus shows names the missing address",
         readings={"gpu.devices": gpus(A), "gpu.pci": PciGpus(addresses=(A, B))},
         want=bad(says=f"missing: {B}"),
+    ),
+    Case(
+        name="a GPU that came to the bus in this boot and is not enumerated yet asks for no reboot",
+        readings={"gpu.devices": gpus(A), "gpu.pci": PciGpus(addresses=(A, B))},
+        memory=Memory(
+            boot_id=BOOT, baseline=GpuBaseline(boot_id=BOOT, count=2, bus=(A,)), gpus={A: GpuMemory()}
+        ),
+        want=bad(node_class=NodeClass.CHECK, cause="newcomer", says=f"missing: {B}; new on the PCI bus"),
+    ),
+    Case(
+        name="a newcomer does not hide one that is gone",
+        readings={"gpu.devices": gpus(A), "gpu.pci": PciGpus(addresses=(A, B, C))},
+        memory=Memory(
+            boot_id=BOOT, baseline=GpuBaseline(boot_id=BOOT, count=3, bus=(A, B)),
+            gpus={A: GpuMemory(), B: GpuMemory()},
+        ),
+        want=bad(cause="", says=f"missing: {B}, {C}"),
     ),
     Case(
         name="the operator's number outranks the bus",
