@@ -1,0 +1,100 @@
+"""Faults of other node agents that their users reported in public, and the tests that hold us to better.
+
+Each is named by its letter and number, what went wrong, and the tests here; a test that is renamed or lost
+is noticed.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+CASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "A1": ("a fast and slow-spoken ECC decay is never reported, the monitor restarts for ever", (
+        "tests/e2e/test_slow_ecc.py::test_a_decaying_gpu_that_answers_slowly_is_told_by_its_rate",
+        "tests/e2e/test_slow_ecc.py::test_a_decaying_gpu_that_answers_too_late_is_told_by_the_hung_call",
+        "tests/scenarios/test_links_and_fabric.py::test_seventeen_thousand_corrected_errors_a_second_are_told",
+    )),
+    "A2": ("Xids of this boot from before the start are never read", (
+        "tests/observe/test_kernel_log.py::test_xid_from_before_the_start_is_reported_with_its_own_time",
+        "tests/scenarios/test_days.py::test_a_line_from_before_the_agent_started_is_a_fault",
+        "tests/e2e/test_kills.py::test_a_record_of_the_time_without_a_daemon_is_found",
+    )),
+    "A3": ("800,000 lines of one Xid cost as many events", (
+        "tests/observe/test_kernel_log_flood.py::test_flood_is_counted_in_bounded_events",
+        "tests/observe/test_kernel_log_flood.py::test_flood_that_nobody_drains_is_bounded_too",
+    )),
+    "A4": ("links that train after a planned reboot are reported down", (
+        "tests/scenarios/test_links_and_fabric.py::"
+        "test_links_that_train_for_ninety_seconds_after_boot_are_no_fault",
+        "tests/scenarios/test_links_and_fabric.py::test_links_that_are_down_ten_minutes_after_boot_are_a_fault",
+        "tests/scenarios/test_days.py::test_boot_grace_swallows_what_settles_by_itself",
+    )),
+    "A7": ("the kernel log's reader dies under a flood, and nobody notices", (
+        "tests/observe/test_kernel_log.py::test_overrun_is_a_gap_and_reading_goes_on",
+        "tests/observe/test_kernel_log.py::test_broken_source_is_opened_again_without_loss_or_repeat",
+        "tests/observe/test_kernel_log.py::test_reader_says_that_it_is_blind_while_it_is",
+    )),
+    "A8": ("a condition made of a log line never ends", (
+        "tests/scenarios/test_days.py::test_a_fault_log_line_does_not_outlive_the_cure",
+        "tests/e2e/test_release.py::test_a_release_lets_a_reset_succeed_that_then_clears_the_fault",
+    )),
+    "A9": ("a placeholder Xid, 999, condemns the device", (
+        "tests/decide/test_xid_fold.py::test_999_alone_waits_and_then_is_check",
+        "tests/decide/test_xid_fold.py::test_999_with_a_kernel_line_is_the_line",
+    )),
+    "A10": ("the agent loses its access to the devices, and every GPU is called sick", (
+        "tests/scenarios/test_days.py::test_lost_access_is_the_agents_own_trouble",
+        "tests/observe/test_gpus_failures.py::test_a_lost_permission_blames_no_gpu",
+    )),
+    "A11": ("a call that never returns stops the monitor", (
+        "tests/observe/test_gpus_failures.py::test_a_hanging_init_leaves_one_process",
+        "tests/e2e/test_hangs.py::test_a_call_that_hangs_for_ever_is_stuck_and_then_well_again",
+    )),
+    "A12": ("parts with fewer NVLinks are called sick", (
+        "tests/decide/cases/nvlink_down.py::CASES",
+        "tests/observe/test_gpu_links.py::test_links_that_cannot_be_judged_are_absent",
+    )),
+    "A14": ("two faults that come by turns renew the transition time for ever", (
+        "tests/scenarios/test_days.py::test_two_faults_that_flap_by_turns_keep_one_time",
+    )),
+    "A15": ("an old line in the log keeps a healthy node drained", (
+        "tests/scenarios/test_days.py::test_an_old_line_read_again_is_no_new_fault",
+        "tests/scenarios/test_no_false_taint.py::"
+        "test_an_old_line_of_a_cured_fault_taints_no_node_on_the_first_day",
+    )),
+}
+"""Case -> what went wrong elsewhere, and our tests."""
+
+
+def names_of(path: Path) -> set[str]:
+    """Functions and constants at the top of a file."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_public_case_is_tested_here(case: str) -> None:
+    """Each test that the table names exists."""
+    lacking = []
+    for test in CASES[case][1]:
+        path, _, name = test.partition("::")
+        if not (ROOT / path).is_file() or name not in names_of(ROOT / path):
+            lacking.append(test)
+
+    assert lacking == []
+
+
+def test_a_lost_test_is_noticed() -> None:
+    """The look itself can fail."""
+    assert "test_that_nobody_wrote" not in names_of(Path(__file__))
+    assert "test_a_lost_test_is_noticed" in names_of(Path(__file__))
