@@ -8,7 +8,7 @@ PURGE ?= 0
 NODEAGENT_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint types arch unit soak bench docs catalog unit-verify test-systemd \
+.PHONY: help run demo test lint types arch unit kube soak bench docs catalog unit-verify test-systemd \
         install uninstall clean
 
 help: ## print this help
@@ -60,6 +60,9 @@ arch: $(VENV)/.test ## import contracts
 
 unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
 	@$(BIN)/python -m pytest
+
+kube: ## build the real Kubernetes programs of the cluster tests into ~/.cache, once (KUBE_BIN=DIR names ready ones)
+	@scripts/kube.sh build
 
 soak: $(VENV)/.test ## slow loops: kills, memory slopes
 	@$(BIN)/python -m pytest tests/soak/*.py --timeout 3600
