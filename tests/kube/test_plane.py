@@ -15,18 +15,18 @@ from tests.kube.api import NAMESPACES, NODES, Api, account, cluster_role, cluste
 from tests.kube.plane import ControlPlane
 
 TAINT = {"key": "nodeagent.io/test", "value": "yes", "effect": "NoSchedule"}
-ADD = [{"op": "test", "path": "/spec/taints", "value": None},
-       {"op": "add", "path": "/spec/taints", "value": [TAINT]}]
+ADD = [{"op": "add", "path": "/spec/taints/-", "value": TAINT}]
 
 
 def test_a_node_is_tainted_and_the_audit_log_has_it(plane: ControlPlane, node: str) -> None:
     """A JSON Patch is kept as sent, and its request is on record with its user."""
+    given = plane.admin(Api.get, f"{NODES}/{node}").expect(200)["spec"]["taints"]
     before = len(plane.audited())
 
     patched = plane.admin(Api.patch, f"{NODES}/{node}", ADD).expect(200)
     read = plane.admin(Api.get, f"{NODES}/{node}").expect(200)
 
-    assert patched["spec"]["taints"] == [TAINT] == read["spec"]["taints"]
+    assert patched["spec"]["taints"] == [*given, TAINT] == read["spec"]["taints"]
     seen = [(e["verb"], e["user"]["username"], e["objectRef"]["name"], e["responseStatus"]["code"])
             for e in plane.audited(before) if e.get("objectRef", {}).get("resource") == "nodes"]
     assert seen == [("patch", "admin", node, 200), ("get", "admin", node, 200)]
