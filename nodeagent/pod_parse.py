@@ -20,6 +20,7 @@ MAX_PODS = 1000
 """Items of one list that are looked at; a node holds a few hundred at most."""
 MAX_BYTES = 64 << 20
 """Longest text of a list."""
+MAX_KEY_BYTES = 512
 MAX_ADDRESSES = 8
 MAX_KNOWN = 8192
 """Addresses remembered as parsed: a list has mostly those of the list before."""
@@ -71,6 +72,15 @@ class _List(Struct):
     items: list[Raw] | None
 
 
+class _Uid(Struct):
+    uid: str
+
+
+class _Identified(Struct):
+    metadata: _Uid
+
+
+_identified = msgspec.json.Decoder(_Identified)
 _lists = msgspec.json.Decoder(_List)
 _items = msgspec.json.Decoder(_Item)
 
@@ -117,6 +127,52 @@ def parse_pod(data: bytes, prefix: str = "nodeagent.io") -> Pod:
         return _pod(data, prefix)
     except _OddPod as odd:
         raise _invalid("pod", str(odd)) from odd
+
+
+class PodTable:
+    """The pods as the events of a watch tell them, one by one; it forgets none that still exists."""
+
+    def __init__(self, prefix: str = "nodeagent.io") -> None:
+        """`prefix`: domain of our own annotations."""
+        self._prefix = prefix
+        self._pods: dict[str, Pod] = {}
+        self._odd: dict[str, str] = {}
+        """What names an object that is no usable pod -> why."""
+
+    def put(self, data: bytes) -> None:
+        """A pod was added or changed."""
+        key = _key(data)
+        self._pods.pop(key, None)
+        self._odd.pop(key, None)
+        try:
+            pod = _pod(data, self._prefix)
+            if len(self._pods) >= MAX_PODS:
+                raise _OddPod(f"there are more than {MAX_PODS} pods")
+            self._pods[key] = pod
+        except _OddPod as odd:
+            if len(self._odd) < MAX_PODS:
+                self._odd[key] = str(odd)
+
+    def drop(self, data: bytes) -> None:
+        """A pod is gone."""
+        key = _key(data)
+        self._pods.pop(key, None)
+        self._odd.pop(key, None)
+
+    def pods(self, source: str) -> PodList:
+        """All of them as of now."""
+        return PodList(
+            source=source, pods=tuple(self._pods.values()), skipped=len(self._odd),
+            skipped_reason=next(iter(self._odd.values()), ""),
+        )
+
+
+def _key(data: bytes) -> str:
+    """The uid where there is one, else the whole text: an object that has none is known by itself only."""
+    try:
+        return _identified.decode(data).metadata.uid
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return repr(data[:MAX_KEY_BYTES])
 
 
 def _pod(data: bytes | Raw, prefix: str) -> Pod:
