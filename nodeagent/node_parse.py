@@ -21,7 +21,7 @@ MAX_ADDRESSES = 32
 class _Managed(Struct):
     manager: str = ""
     time: str = ""
-    fieldsV1: Raw | None = None
+    fieldsV1: Raw = Raw()
 
 
 class _Metadata(Struct):
@@ -39,7 +39,7 @@ class _Taint(Struct):
 
 
 class _Spec(Struct):
-    taints: Raw | None = None
+    taints: Raw = Raw()
     unschedulable: bool | None = None
     podCIDR: str | None = None
     podCIDRs: list[str] | None = None
@@ -68,7 +68,7 @@ class _Node(Struct):
 
 
 class _OwnedSpec(Struct):
-    taints: Raw | None = msgspec.field(name="f:taints", default=None)
+    taints: Raw = msgspec.field(name="f:taints", default=Raw())
 
 
 class _Owned(Struct):
@@ -86,7 +86,7 @@ def parse_node(data: bytes, prefix: str = "nodeagent.io") -> NodeObject:
     try:
         node = _nodes.decode(data)
         spec, status = node.spec or _Spec(), node.status or _Status()
-        taints_json = bytes(spec.taints).decode() if spec.taints is not None else "null"
+        taints_json = bytes(spec.taints).decode() or "null"
         taints = _taints.decode(taints_json) or []
     except _ERRORS as error:
         raise DriverError(ErrorKind.INVALID, "node", "decode node", f"not a v1.Node: {error}") from error
@@ -128,11 +128,9 @@ def _taints_manager(entries: list[_Managed]) -> str:
     return max(owners, key=lambda entry: entry.time).manager if owners else ""
 
 
-def _owns_taints(fields: Raw | None) -> bool:
-    if fields is None:
-        return False
+def _owns_taints(fields: Raw) -> bool:
     try:
         spec = _owned.decode(fields).spec
     except _ERRORS:
         return False
-    return spec is not None and spec.taints is not None
+    return spec is not None and bool(bytes(spec.taints))

@@ -162,6 +162,7 @@ class NodeWatch:
             self._gone = True
             self._lost()
             return
+        self._gone = False
         try:
             self.took(event.object)
         except DriverError as error:
