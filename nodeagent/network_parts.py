@@ -32,6 +32,7 @@ from nodeagent.signals import Unread
 if TYPE_CHECKING:
     from nodeagent.act.network import KernelMarks
     from nodeagent.act.shaping import KernelShape
+    from nodeagent.observe.cluster import ApiPods
 
 WAIT_FOR_PODS_SECONDS = 5.0
 """How often a node without a source of pods is looked at for one."""
@@ -53,7 +54,7 @@ class NetworkParts:
         self._clock = clock
         self.pods = PodSampler(
             board, inbox, clock, node_name=settings.node.name, settings=settings.pods,
-            prefix=settings.cluster.taint_prefix, on_change=self._on_pods,
+            prefix=settings.cluster.taint_prefix, on_change=self._on_pods, api=self._open_api,
         )
         self.links = LinkSampler(
             LinkReader(settings.node.proc_root), board, inbox, clock,
@@ -92,6 +93,16 @@ class NetworkParts:
         self.links.apply(settings.network.uplinks)
         self.shape.wanted = bool(settings.network.internet_budget)
         self.shape.request_now()
+
+    async def _open_api(self) -> ApiPods:
+        """The watch of pods; credentials are looked for again at each request, so settings may change."""
+        module = await asyncio.to_thread(importlib.import_module, "nodeagent.observe.cluster")
+        settings = self._settings
+        opened: ApiPods = module.open_pods(
+            lambda: self._settings.cluster.kubeconfig, self._clock.monotonic_seconds,
+            node_name=settings.node.name, prefix=settings.cluster.taint_prefix,
+        )
+        return opened
 
     async def refresh(self) -> None:
         """Read links, tc and marks now, links first; questions that come together share one read."""

@@ -108,9 +108,9 @@ class GpuSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PodSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Section `[pods]`: where the agent learns which pods run on this node."""
 
-    source: Literal["auto", "kubelet", "file", "none"] = "auto"
-    """auto: kubelet where the token file exists, else file where it exists, else none. Without pods the
-    network part rests."""
+    source: Literal["auto", "api", "kubelet", "file", "none"] = "auto"
+    """auto: kubelet where the token file exists, else file where it exists, else none. api: a watch of this
+    node's pods at the API server. Without pods the network part rests."""
     file: AbsolutePath = "/etc/nodeagent/pods.json"
     """A `v1.PodList` in JSON; replaced files and swapped symlinks are noticed at once."""
     kubelet_url: KubeletUrl = ""
@@ -192,6 +192,8 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Whether the node's taint is written. This version shows what it would set, and writes none."""
     taint_prefix: DomainName = "nodeagent.io"
     """DNS domain before the slash of every taint, annotation and label of ours."""
+    kubeconfig: OptionalPath = ""
+    """Where the API server is and who we are there. Empty: the account of the agent's pod."""
 
 
 class StatusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

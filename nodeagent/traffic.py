@@ -74,7 +74,7 @@ class PodSource(Struct, frozen=True, kw_only=True):
     """
 
     source: str
-    """file | kubelet | none"""
+    """api | file | kubelet | none"""
     origin: str = ""
     """Path or URL."""
     error_kind: ErrorKind | None = None

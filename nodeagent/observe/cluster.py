@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import Callable
 
 from nodeagent.cluster import ApiStatus, NodeObject
-from nodeagent.drivers.kube import ApiRefusal, KubeClient, WatchEvent
+from nodeagent.drivers.kube import (
+    ApiRefusal,
+    Budget,
+    Credentials,
+    KubeClient,
+    WatchEvent,
+    find_credentials,
+)
 from nodeagent.drivers.kube.client import path_of
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
@@ -25,6 +33,8 @@ from nodeagent.signals import Unread
 from nodeagent.traffic import PodList
 
 NODE_SIGNAL, API_SIGNAL = "cluster.node", "cluster.api"
+START_SECONDS = 5.0
+"""The first watches of agents that start together are spread over it."""
 GATHER_SECONDS = 0.1
 """Events that come together are told together."""
 READ_SECONDS = 900.0
@@ -112,6 +122,27 @@ class ApiPods:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def open_client(kubeconfig: Callable[[], str], monotonic_seconds: Callable[[], float]) -> KubeClient:
+    """A client that looks for credentials at each request; `kubeconfig`: its path, "" = the pod's own."""
+
+    def credentials() -> Credentials:
+        found = find_credentials(kubeconfig(), os.environ)
+        if found is None:
+            detail = "neither the account of a pod nor cluster.kubeconfig is there"
+            raise DriverError(ErrorKind.ABSENT, "the API server", "find credentials", detail)
+        return found
+
+    return KubeClient(credentials, Budget(monotonic_seconds))
+
+
+def open_pods(
+    kubeconfig: Callable[[], str], monotonic_seconds: Callable[[], float], *, node_name: str, prefix: str
+) -> ApiPods:
+    """The pods of this node, by a client of their own."""
+    return ApiPods(open_client(kubeconfig, monotonic_seconds), node_name=node_name, prefix=prefix,
+                   start_seconds=START_SECONDS)
 
 
 class NodeWatch:

@@ -1,4 +1,4 @@
-"""Samples which pods run on this node, from the kubelet or from a file.
+"""Samples which pods run on this node, from the kubelet or from a file, or by a watch of the API server.
 
 The last list that could be read stands, with its age, while the source does not answer: no answer is not
 "no pods". It asks the kubelet seldom, since each question may cost the API server two.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from nodeagent.drivers.clock import Clock
 from nodeagent.drivers.kubelet import KubeletPods
 from nodeagent.drivers.podfile import FileWatch, PodFile
-from nodeagent.errors import DriverError
+from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
@@ -25,7 +25,7 @@ from nodeagent.signals import SignalKey, Unread
 from nodeagent.traffic import PodList, PodSource
 
 SIGNAL, SOURCE_SIGNAL = "pods", "pods.source"
-IDLE_SECONDS = {"kubelet": 600.0, "file": 60.0, "none": 60.0}
+IDLE_SECONDS = {"api": 600.0, "kubelet": 600.0, "file": 60.0, "none": 60.0}
 """Source -> seconds between two reads when nothing happens."""
 KUBELET_PORT = 10250
 FIRST_GAP_SECONDS, LAST_GAP_SECONDS = 0.5, 60.0
@@ -36,6 +36,18 @@ FIRST_RETRY_SECONDS = 5.0
 """Seconds to the read after a failed one, doubled by each further failure."""
 CALM_SECONDS = 120.0
 """After as long without a change of devices the next one is followed eagerly again."""
+
+
+class Watched(Protocol):
+    """Pods by a watch, see observe/cluster.py; nothing of it is loaded before it is wanted."""
+
+    async def run(
+        self, on_pods: Callable[[PodList], None], on_error: Callable[[DriverError], None]
+    ) -> None:
+        """Tell lists and errors until cancelled."""
+
+    async def read_once(self) -> PodList:
+        """The pods as they are now. Raises DriverError."""
 
 
 class _Origin(NamedTuple):
@@ -49,9 +61,11 @@ class PodSampler:
     def __init__(
         self, board: Board, inbox: Inbox, clock: Clock, *, node_name: str,
         settings: PodSettings | None = None, prefix: str = "nodeagent.io",
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None, api: Callable[[], Awaitable[Watched]] | None = None,
     ) -> None:
-        """`prefix`: domain of our own annotations; `on_change`: called after a list that differs."""
+        """`prefix`: domain of our own annotations; `on_change`: called after a list that differs; `api`:
+        makes the source of the same name."""
+        self._api = api
         self._board = board
         self._inbox = inbox
         self._clock = clock
@@ -101,8 +115,12 @@ class PodSampler:
                 self._wake.clear()
                 self._urgent = False
                 self._watch_file()
-                await self._read(self._origin())
-                await self._wait()
+                origin = self._origin()
+                if origin.name == "api":
+                    await self._follow_api(origin)
+                else:
+                    await self._read(origin)
+                    await self._wait()
         finally:
             self._unwatch()
 
@@ -137,6 +155,30 @@ class PodSampler:
 
     # ------------------------------------------------------------------ reading
 
+    async def _follow_api(self, origin: _Origin) -> None:
+        """Take what the watch tells until the source is another one."""
+        watched = await self._watched_api(origin)
+        task = asyncio.create_task(
+            watched.run(lambda pods: self._took(origin, pods), lambda error: self._failed(origin, error)))
+        try:
+            while self._origin() == origin and not task.done():
+                self._wake.clear()
+                waiting = asyncio.create_task(self._wake.wait())
+                try:
+                    await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()
+        finally:
+            task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
+
+    async def _watched_api(self, origin: _Origin) -> Watched:
+        if self._api is None:
+            raise DriverError(ErrorKind.ABSENT, origin.name, "read pods", "there is no client for it here")
+        return await self._api()
+
     async def _read(self, origin: _Origin) -> None:
         if origin.name == "none":
             self._pods, self._retry_seconds = None, 0.0
@@ -146,12 +188,19 @@ class PodSampler:
         try:
             pods = await self._pods_of(origin)
         except DriverError as error:
-            self._follow.read(changed=False)
-            self._retry_seconds = 2 * self._retry_seconds or FIRST_RETRY_SECONDS
-            self._tell(origin, error)
-            if self._pods is None:
-                self._board.put(SIGNAL, NODE, Unread(kind=error.kind, reason=str(error)))
-            return
+            self._failed(origin, error)
+        else:
+            self._took(origin, pods)
+
+    def _failed(self, origin: _Origin, error: DriverError) -> None:
+        """What was known stands."""
+        self._follow.read(changed=False)
+        self._retry_seconds = 2 * self._retry_seconds or FIRST_RETRY_SECONDS
+        self._tell(origin, error)
+        if self._pods is None:
+            self._board.put(SIGNAL, NODE, Unread(kind=error.kind, reason=str(error)))
+
+    def _took(self, origin: _Origin, pods: PodList) -> None:
         self._retry_seconds = 0.0
         changed = self._pods is None or _without_order(pods) != _without_order(self._pods)
         self._pods = pods
@@ -163,6 +212,8 @@ class PodSampler:
             self._on_change()
 
     async def _pods_of(self, origin: _Origin) -> PodList:
+        if origin.name == "api":
+            return await (await self._watched_api(origin)).read_once()
         if origin.name == "file":
             return PodFile(origin.place, self._prefix).read()
         settings = self._settings

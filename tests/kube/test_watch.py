@@ -16,10 +16,12 @@ from nodeagent.drivers.kube import Budget, KubeClient
 from nodeagent.drivers.kube.credentials import from_kubeconfig
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
-from nodeagent.observe import api_watch
+from nodeagent.network_parts import NetworkParts
+from nodeagent.observe import api_watch, cluster
 from nodeagent.observe.board import Board
 from nodeagent.observe.cluster import ApiPods, NodeWatch
 from nodeagent.observe.inbox import Inbox
+from nodeagent.settings import ClusterSettings, NodeSettings, PodSettings, Settings
 from nodeagent.signals import SignalKey
 from nodeagent.traffic import PodList
 from tests.kube import plane as control
@@ -189,3 +191,33 @@ def test_an_account_without_rights_is_denied_for_good(
     plane.capsule.run(main())
     assert [error.kind for error in agent.errors] == [ErrorKind.DENIED] * api_watch.DENIALS
     assert agent.lists == []
+
+
+def test_the_pod_sampler_takes_the_watch_as_its_source(
+    plane: ControlPlane, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`[pods] source = "api"` with a kubeconfig: pods and their source are on the board."""
+    monkeypatch.setattr(cluster, "START_SECONDS", 0.0)
+    agent = Agent(plane, node, tmp_path, AS_NODE)
+    settings = Settings(
+        node=NodeSettings(name=node), pods=PodSettings(source="api"),
+        cluster=ClusterSettings(kubeconfig=str(tmp_path / "kubeconfig")))
+
+    async def main() -> None:
+        parts = NetworkParts(settings, agent.board, Inbox(), SystemClock())
+        assert parts.enabled
+        await parts.pods.read_now()
+        assert agent.value("pods").pods == ()
+        task = asyncio.create_task(parts.pods.run())
+        try:
+            plane.admin(Api.post, PODS, pod(f"{node}-own", node)).expect(201)
+            await agent.until(lambda: [p.name for p in agent.value("pods").pods] == [f"{node}-own"])
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    plane.admin(Api.post, f"{NAMESPACES}/default/serviceaccounts", account("default")).expect(201, 409)
+    plane.capsule.run(main())
+    gone(plane, f"{node}-own")
+    source = agent.value("pods.source")
+    assert (source.source, source.error) == ("api", "")
