@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nodeagent import pod_parse
 from nodeagent.errors import DriverError, ErrorKind
-from nodeagent.pod_parse import parse_pod, parse_pod_list
+from nodeagent.pod_parse import PodTable, parse_pod, parse_pod_list
 from nodeagent.traffic import Pod, PodPhase
 
 
@@ -187,3 +187,26 @@ def test_what_passes_is_safe_to_write(status: dict[str, str], name: str, uid: st
     except DriverError:
         return
     assert set(pod.name + pod.uid) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+
+
+def test_a_table_follows_events_and_counts_what_is_no_pod() -> None:
+    """A later event of a uid replaces the earlier one, both ways; what was odd and goes is gone."""
+    good, odd = item(), item(metadata__name="Not A Name")
+    table = PodTable()
+
+    def told(*, put: object = None, drop: object = None) -> tuple[int, int]:
+        if put is not None:
+            table.put(json.dumps(put).encode())
+        if drop is not None:
+            table.drop(json.dumps(drop).encode())
+        pods = table.pods("api")
+        return len(pods.pods), pods.skipped
+
+    assert told(put=good) == (1, 0)
+    assert told(put=good) == (1, 0)
+    assert told(put=odd) == (0, 1)
+    assert told(put=good) == (1, 0)
+    assert told(put=[1]) == (1, 1)
+    assert told(drop=[1]) == (1, 0)
+    assert told(drop=odd) == (0, 0)
+    assert told(drop=good) == (0, 0)
