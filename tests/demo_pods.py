@@ -154,16 +154,16 @@ class Step(Struct, frozen=True, kw_only=True):
 
 STORY = (
     Step(
-        caption=f"Three pods share a node's budget of {BUDGET} bits/s to the internet. web/scraper is limited "
-        f"to {LIMIT} by its annotation and held there; dev/notebook is plain and has the rest. What scraper "
-        "sends to the cluster at the same time is not limited.",
+        caption=f"Three pods share a node's budget of {BUDGET} bits/s to the internet. web/scraper is "
+        f"limited to {LIMIT} by its annotation and held there; dev/notebook is plain and has the rest. What "
+        "scraper sends to the cluster at the same time is not limited.",
         act=Stage.scraper_and_notebook_send,
         shows=lambda r: 18e6 < r.sent("scraper") < 21e6 and r.sent("notebook") > 60e6
         and r.to_cluster("scraper") > 60e6,
     ),
     Step(
-        caption=f"ml/trainer has a guarantee of {GUARANTEE} and begins to send: it has that at once and more, "
-        "the others share what it leaves.",
+        caption=f"ml/trainer has a guarantee of {GUARANTEE} and begins to send: it has that at once and "
+        "more, the others share what it leaves.",
         act=Stage.trainer_sends, shows=lambda r: r.sent("trainer") > 57e6,
     ),
     Step(
