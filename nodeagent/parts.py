@@ -22,7 +22,7 @@ from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.kernel_log import KernelLog
 from nodeagent.observe.node import NodeSampler
 from nodeagent.settings import Settings
-from nodeagent.signals import KernelDriver, SignalKey
+from nodeagent.signals import KernelDriver, SignalKey, read_as
 from nodeagent.xid_data import load_xid_table
 
 FIRST_LOOK_SECONDS = 8.0
@@ -68,10 +68,8 @@ class Parts:
 
     def _driver_version(self) -> str:
         """The driver that prints the kernel log's lines: as the host shows it now, else as last known."""
-        reading = self.board.readings().get(SignalKey("gpu.kernel_driver", NODE))
-        if reading is not None and isinstance(reading.value, KernelDriver):
-            return reading.value.version
-        return self._memory_at_start.driver_version
+        shown = read_as(self.board.readings().get(SignalKey("gpu.kernel_driver", NODE)), KernelDriver)
+        return shown.version if shown is not None else self._memory_at_start.driver_version
 
     def _disk_paths(self, settings: Settings) -> tuple[str, ...]:
         check = self.checks.get("disk.full")

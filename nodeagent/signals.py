@@ -7,12 +7,14 @@ address, because that alone is known when a device has fallen off the bus.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from nodeagent.errors import ErrorKind
 from nodeagent.model import NODE, NodeClass, Now
+
+_T = TypeVar("_T")
 
 
 class Unread(Struct, frozen=True, kw_only=True):
@@ -38,6 +40,11 @@ class Reading(Struct, frozen=True, kw_only=True):
     """CLOCK_MONOTONIC when the read ended; a larger one is a new poll."""
     sequence: int
     """Counts writes to this signal since the daemon started."""
+
+
+def read_as(reading: Reading | None, kind: type[_T]) -> _T | None:
+    """The value of a reading; None when it was never read, or could not be."""
+    return reading.value if reading is not None and isinstance(reading.value, kind) else None
 
 
 class GpuDriver(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from nodeagent.report import metrics, schema, status
 from nodeagent.report.given import ReportInput
 from nodeagent.report.server import BadRequest, CommandAnswer
 from nodeagent.settings import Settings
-from nodeagent.signals import GpuCommand, SignalKey, Snapshot, WorkerStatus
+from nodeagent.signals import GpuCommand, SignalKey, Snapshot, WorkerStatus, read_as
 
 FRESH_DEADLINE_SECONDS = 10.0
 RELEASE_DEADLINE_SECONDS = 20.0
@@ -157,8 +157,7 @@ class AgentSurface:
         return _answer(wanted, done, self._now_given(), self._nvml())
 
     def _nvml(self) -> WorkerStatus | None:
-        reading = self._board.readings().get(SignalKey("worker.nvml", NODE))
-        return reading.value if reading is not None and isinstance(reading.value, WorkerStatus) else None
+        return read_as(self._board.readings().get(SignalKey("worker.nvml", NODE)), WorkerStatus)
 
     def _is_released(self) -> bool:
         nvml = self._nvml()

@@ -23,6 +23,11 @@ CHAIN_PREFIX = "NODEAGENT-"
 SET_PREFIX = "nodeagent-"
 
 
+def class_id(minor: int) -> str:
+    """A class of ours as tc writes it."""
+    return f"{HTB_MAJOR:x}:{minor:x}"
+
+
 class PodPhase(enum.StrEnum):
     """status.phase of a pod."""
 

@@ -79,6 +79,11 @@ class MarkMemory(Struct, frozen=True, kw_only=True):
     planned_seconds: float | None = None
     """CLOCK_MONOTONIC of the kernel reading that the last plan was made from: one plan a reading."""
 
+    @property
+    def holders(self) -> tuple[Claim, ...]:
+        """Every claim: of addresses, so a pod with two stands twice, and of hostNetwork pods."""
+        return (*self.claims.values(), *self.host_pods.values())
+
 
 class Tally(Struct, frozen=True, kw_only=True):
     """Bytes by direction and destination. None: not known."""

@@ -25,6 +25,7 @@ from nodeagent.traffic import (
     Pod,
     PodList,
     PodPhase,
+    class_id,
 )
 from nodeagent.traffic_memory import Claim, MarkMemory
 
@@ -135,7 +136,7 @@ def _minors(
     now_seconds = now.at.monotonic_seconds
     known = {
         claim.uid: claim.minor
-        for claim in (*memory.claims.values(), *memory.host_pods.values())
+        for claim in memory.holders
         if claim.minor >= FIRST_MINOR
     }
     at_rest = {m: s for m, s in memory.resting_seconds.items() if now_seconds - s < REST_SECONDS}
@@ -166,7 +167,7 @@ def namespaces(
     `known`: what they have; `held`: what the kernel holds for them, where Memory knows nothing.
     """
     now_seconds, names = now.at.monotonic_seconds, sorted(wanted)
-    pods = {claim.minor for claim in (*memory.claims.values(), *memory.host_pods.values())}
+    pods = {claim.minor for claim in memory.holders}
     minors = {name: known[name] for name in names if name in known}
     for name in names:
         if name not in minors and name in held and held[name] not in {*minors.values(), *pods}:
@@ -201,7 +202,7 @@ def carried(reading: MarkReading) -> frozenset[int]:
 
 def host_class(minor: int) -> str:
     """What a hostNetwork pod's rule does besides counting; "" where the pod has no class."""
-    return f" -j CLASSIFY --set-class {HTB_MAJOR:x}:{minor:x}" if minor >= FIRST_MINOR else ""
+    return f" -j CLASSIFY --set-class {class_id(minor)}" if minor >= FIRST_MINOR else ""
 
 
 _HOST_CLASS = re.compile(

@@ -21,7 +21,6 @@ from nodeagent.traffic import (
     CHAIN_PREFIX,
     DEFAULT_MINOR,
     FAMILIES,
-    HTB_MAJOR,
     SET_PREFIX,
     LinkState,
     MarkReading,
@@ -30,6 +29,7 @@ from nodeagent.traffic import (
     PodEntry,
     PodList,
     Rule,
+    class_id,
 )
 from nodeagent.traffic_memory import Claim, MarkMemory, Uncovered
 
@@ -186,7 +186,7 @@ def mark(minor: int, mask: int) -> int:
 def _fixed_rules(names: tuple[str, str, str], near: str, *, marked: bool) -> Iterator[Rule]:
     """The rules of our chains, the same for any number of pods. `near`: see `_cluster_rules`."""
     cluster, pods_in, pods_out = names
-    default_class = f"-j CLASSIFY --set-class {HTB_MAJOR:x}:{DEFAULT_MINOR:x}"
+    default_class = f"-j CLASSIFY --set-class {class_id(DEFAULT_MINOR)}"
     map_mark = " --map-mark" if marked else ""
     yield from _cluster_rules(EGRESS, cluster, near, "dst", f"{PODS_TRAFFIC}cluster-out")
     yield _rule(EGRESS, f"{said(PODS_TRAFFIC + 'internet-out')} {default_class}")

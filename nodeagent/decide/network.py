@@ -8,49 +8,46 @@ never leaves a mark without its class.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 
-from nodeagent.decide import drift, limits, mark_claims, mark_drift, mark_plan, marks, pod_traffic
+from nodeagent.decide import drift, limits, mark_claims, mark_drift, mark_plan, marks, pod_traffic, shaping
 from nodeagent.decide import network_shape as shape_step
 from nodeagent.decide.limits import ShapeOptions
 from nodeagent.decide.marks import MarkOptions, MarkWish
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Notice, Op, Plan
 from nodeagent.shape import ShapeReading
-from nodeagent.signals import Reading, SignalKey, Snapshot
+from nodeagent.signals import Reading, SignalKey, Snapshot, read_as
 from nodeagent.traffic import LinkState, MarkReading, MarkState, PodEntry, PodList
 from nodeagent.traffic_memory import MarkMemory
 
 NO_OPS: tuple[Op, ...] = ()
-_T = TypeVar("_T")
 
 
 def begin_run(memory: Memory) -> Memory:
     """Memory as just loaded: pods, uplinks and kernel must be read anew before anything is written."""
     anew = msgspec.structs.replace(memory.marks, listed=False, scanned=False, linked=False)
-    return msgspec.structs.replace(memory, marks=anew, shape=shape_step.begin_run(memory.shape))
+    return msgspec.structs.replace(memory, marks=anew, shape=shaping.begin_run(memory.shape))
 
 
 def step(options: MarkOptions, snapshot: Snapshot, memory: Memory) -> tuple[Memory, Plan | None]:
     """Memory after this snapshot, and the plan for the kernel when it does not hold what is wanted."""
     links_reading, marks_reading = _reading(snapshot, "net.links"), _reading(snapshot, "net.marks")
-    shape_reading, pods = _reading(snapshot, "net.shape"), _value(_reading(snapshot, "pods"), PodList)
+    shape_reading, pods = _reading(snapshot, "net.shape"), read_as(_reading(snapshot, "pods"), PodList)
     traffic = pod_traffic.fold(
         memory.traffic, memory.marks, snapshot.now, marks=marks_reading, links=links_reading
     )
-    links = _value(links_reading, LinkState)
-    shaping = _shaping(options)
+    links = read_as(links_reading, LinkState)
     shape = shape_step.take(
-        shaping, memory.shape, memory.marks, snapshot.now, links=links, pods=pods, reading=shape_reading
+        _shaping(options), memory.shape, memory.marks, snapshot.now, links=links, pods=pods,
+        reading=shape_reading,
     )
     claims = marks.update(
-        options, memory.marks, snapshot.now, links=links, reading=_value(marks_reading, MarkReading),
+        options, memory.marks, snapshot.now, links=links, reading=read_as(marks_reading, MarkReading),
         pods=pods, classed=shape_step.classed(shape, pods),
     )
     claims, shape = shape_step.name_spaces(
-        shape, claims, _value(shape_reading, ShapeReading), snapshot.now
+        shape, claims, read_as(shape_reading, ShapeReading), snapshot.now
     )
     memory = msgspec.structs.replace(memory, marks=claims, shape=shape, traffic=traffic)
     ops = NO_OPS
@@ -62,11 +59,11 @@ def step(options: MarkOptions, snapshot: Snapshot, memory: Memory) -> tuple[Memo
 def pending(options: MarkOptions, snapshot: Snapshot, memory: Memory) -> tuple[Op, ...] | None:
     """What is to be written, repairs that wait included; None while too little is known."""
     wanted = marks.wish(options, memory.marks)
-    actual = _value(_reading(snapshot, "net.marks"), MarkReading)
+    actual = read_as(_reading(snapshot, "net.marks"), MarkReading)
     if wanted is None or actual is None:
         return None
-    shaping = shape_step.look(memory.shape, memory.marks, _reading(snapshot, "net.shape"))
-    before, after = (shaping.ops.before, shaping.ops.after) if shaping is not None else ((), ())
+    shape = shape_step.look(memory.shape, memory.marks, _reading(snapshot, "net.shape"))
+    before, after = (shape.ops.before, shape.ops.after) if shape is not None else ((), ())
     return (*before, *mark_plan.plan(wanted, actual), *after)
 
 
@@ -92,7 +89,7 @@ def _shaping(options: MarkOptions) -> ShapeOptions:
 
 def _plan(options: MarkOptions, memory: Memory, snapshot: Snapshot) -> tuple[Memory, tuple[Op, ...]]:
     marks_reading = _reading(snapshot, "net.marks")
-    wanted, actual = marks.wish(options, memory.marks), _value(marks_reading, MarkReading)
+    wanted, actual = marks.wish(options, memory.marks), read_as(marks_reading, MarkReading)
     now_seconds = snapshot.now.at.monotonic_seconds
     held = mark_claims.carried(actual) if actual is not None else None
     shape, shape_ops = memory.shape, None
@@ -143,8 +140,3 @@ def _ready(state: MarkState, there: dict[str, PodEntry], known: frozenset[int]) 
 
 def _reading(snapshot: Snapshot, signal: str) -> Reading | None:
     return snapshot.readings.get(SignalKey(signal, NODE))
-
-
-def _value(reading: Reading | None, kind: type[_T]) -> _T | None:
-    """The value when it was read, else None."""
-    return reading.value if reading is not None and isinstance(reading.value, kind) else None

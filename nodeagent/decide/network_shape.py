@@ -14,7 +14,7 @@ from nodeagent.decide.shape_plan import ShapeOps
 from nodeagent.model import Now
 from nodeagent.shape import ROOT_MINOR, ShapeReading, ShapeState
 from nodeagent.shape_memory import ShapeMemory
-from nodeagent.signals import Reading
+from nodeagent.signals import Reading, read_as
 from nodeagent.traffic import LinkState, PodList
 from nodeagent.traffic_memory import MarkMemory
 
@@ -31,17 +31,12 @@ class Look(Struct, frozen=True, kw_only=True):
     ops: ShapeOps
 
 
-def begin_run(memory: ShapeMemory) -> ShapeMemory:
-    """Memory as just loaded."""
-    return shaping.begin_run(memory)
-
-
 def take(
     options: ShapeOptions, memory: ShapeMemory, marks: MarkMemory, now: Now, *,
     links: LinkState | None, pods: PodList | None, reading: Reading | None,
 ) -> ShapeMemory:
     """Take in what was read; `marks` as it was before this cycle's pod list."""
-    memory = shaping.observe(options, memory, now, links=links, reading=_value(reading))
+    memory = shaping.observe(options, memory, now, links=links, reading=read_as(reading, ShapeReading))
     memory = shape_counts.fold(options, memory, marks, reading)
     if pods is None or not options.budget_bits_per_second:
         return memory
@@ -80,7 +75,7 @@ def plan(
 
     `carried`: minors that the kernel's entries give to packets. None for minors: no entry waits for a class.
     """
-    found, wanted = _value(reading), shaping.wish(memory, marks)
+    found, wanted = read_as(reading, ShapeReading), shaping.wish(memory, marks)
     if reading is None or found is None or wanted is None:
         return memory, None, None
     actual, at_seconds = found.state, reading.read_at_seconds
@@ -102,7 +97,7 @@ def plan(
 
 def look(memory: ShapeMemory, marks: MarkMemory, reading: Reading | None) -> Look | None:
     """What a plan would write now, nothing held back and nothing draining; None: too little is known."""
-    found, wanted = _value(reading), shaping.wish(memory, marks)
+    found, wanted = read_as(reading, ShapeReading), shaping.wish(memory, marks)
     if found is None or wanted is None:
         return None
     drained = frozenset((shape_plan.THE_IFB, *memory.draining_seconds))
@@ -112,13 +107,9 @@ def look(memory: ShapeMemory, marks: MarkMemory, reading: Reading | None) -> Loo
 
 def _held(marks: MarkMemory, actual: ShapeState) -> dict[str, int]:
     """Namespace -> the class above its pods' in the kernel."""
-    namespaces = {c.minor: c.namespace for c in (*marks.claims.values(), *marks.host_pods.values())}
+    namespaces = {c.minor: c.namespace for c in marks.holders}
     return {
         namespaces[one.minor]: one.parent
         for one in actual.classes
         if one.minor in namespaces and one.parent not in (0, ROOT_MINOR)
     }
-
-
-def _value(reading: Reading | None) -> ShapeReading | None:
-    return reading.value if reading is not None and isinstance(reading.value, ShapeReading) else None

@@ -16,7 +16,7 @@ import msgspec
 from nodeagent.decide.mark_claims import uid_of
 from nodeagent.decide.marks import NODE_TRAFFIC
 from nodeagent.model import Now
-from nodeagent.signals import Reading
+from nodeagent.signals import Reading, read_as
 from nodeagent.traffic import FAMILIES, LinkState, MarkReading
 from nodeagent.traffic_memory import (
     Claim,
@@ -115,9 +115,9 @@ def fold(
 
 def _good(reading: Reading | None, kind: type[_T], last_seconds: float | None) -> _T | None:
     """The value of a reading that was not taken in before."""
-    if reading is None or not isinstance(reading.value, kind):
+    if reading is None or (last_seconds is not None and reading.read_at_seconds <= last_seconds):
         return None
-    return reading.value if last_seconds is None or reading.read_at_seconds > last_seconds else None
+    return read_as(reading, kind)
 
 
 def _fold_marks(

@@ -14,7 +14,7 @@ import msgspec
 from nodeagent.decide.limits import ShapeOptions
 from nodeagent.shape import ROOT_MINOR, ClassCounter, ShapeClass, ShapeReading
 from nodeagent.shape_memory import ClassCount, ClassSum, ShapeMemory
-from nodeagent.signals import Reading
+from nodeagent.signals import Reading, read_as
 from nodeagent.traffic import DEFAULT_MINOR, FIRST_MINOR
 from nodeagent.traffic_memory import Claim, MarkMemory
 
@@ -32,13 +32,14 @@ def fold(
     options: ShapeOptions, memory: ShapeMemory, marks: MarkMemory, reading: Reading | None
 ) -> ShapeMemory:
     """Take in a new reading of `net.shape`; `marks` must be as before this cycle's pod list."""
-    if reading is None or not isinstance(reading.value, ShapeReading):
+    found = read_as(reading, ShapeReading)
+    if reading is None or found is None:
         return memory
     at_seconds = reading.read_at_seconds
     if memory.read_seconds is not None and at_seconds <= memory.read_seconds:
         return memory
-    work = _Fold(options, memory, reading.value, at_seconds)
-    claims = {c.uid: c for c in (*marks.claims.values(), *marks.host_pods.values()) if c.minor >= FIRST_MINOR}
+    work = _Fold(options, memory, found, at_seconds)
+    claims = {c.uid: c for c in marks.holders if c.minor >= FIRST_MINOR}
     pods = {uid: one for uid, claim in claims.items() if (one := work.pod(uid, claim)) is not None}
     return msgspec.structs.replace(
         memory, pods=pods, namespaces=work.namespaces,

@@ -30,7 +30,7 @@ from msgspec import Struct
 from nodeagent.decide.mark_plan import NOTHING
 from nodeagent.model import Op
 from nodeagent.shape import IFB_NAME, ROOT_MINOR, ShapeClass, ShapeFilter, ShapeState
-from nodeagent.traffic import DEFAULT_MINOR, HTB_MAJOR
+from nodeagent.traffic import DEFAULT_MINOR, class_id
 
 DEADLINE_SECONDS = 5.0
 DRAIN_SECONDS = 2.0
@@ -48,7 +48,7 @@ class ShapeOps(Struct, frozen=True, kw_only=True):
 
 def class_part(minor: int) -> str:
     """Name of a class as a part of the state, for drift."""
-    return f"shape class {HTB_MAJOR:x}:{minor:x}"
+    return f"shape class {class_id(minor)}"
 
 
 def filter_part(device: str) -> str:
@@ -146,7 +146,7 @@ def _adding(wanted: ShapeState, actual: ShapeState, held_back: frozenset[str]) -
         yield _delete(minor)
     for one in _parents_first(wanted.classes):
         if one.minor in misplaced or there.get(one.minor) != one:
-            yield _op("class.put", _class_id(one.minor), **msgspec.structs.asdict(one))
+            yield _op("class.put", class_id(one.minor), **msgspec.structs.asdict(one))
     for filter_ in wanted.filters:
         if not _in_place(filter_, actual) and filter_part(filter_.device) not in held_back:
             yield _op("filter.put", filter_.device, tag=filter_.tag, target=filter_.target)
@@ -202,8 +202,4 @@ def _parents_first(classes: Iterable[ShapeClass]) -> list[ShapeClass]:
 
 
 def _delete(minor: int) -> Op:
-    return _op("class.delete", _class_id(minor), minor=minor)
-
-
-def _class_id(minor: int) -> str:
-    return f"{HTB_MAJOR:x}:{minor:x}"
+    return _op("class.delete", class_id(minor), minor=minor)

@@ -84,7 +84,7 @@ def wish(memory: ShapeMemory, marks: MarkMemory) -> ShapeState | None:
 
 def shaped(memory: ShapeMemory, marks: MarkMemory) -> dict[str, tuple[Claim, Shares]]:
     """Uid -> the pod and its shares, of each pod that is to have a class of its own."""
-    claims = {claim.uid: claim for claim in (*marks.claims.values(), *marks.host_pods.values())}
+    claims = {claim.uid: claim for claim in marks.holders}
     return {
         uid: (claim, memory.shares[uid])
         for uid, claim in sorted(claims.items())
@@ -144,7 +144,7 @@ def rates_bytes(pods: Mapping[str, Shares], budget_bytes: int) -> tuple[dict[str
 
 def namespaces_of(memory: ShapeMemory, marks: MarkMemory) -> set[str]:
     """Namespaces that have, or are to have, a class."""
-    claims: Iterable[Claim] = (*marks.claims.values(), *marks.host_pods.values())
+    claims: Iterable[Claim] = marks.holders
     return {claim.namespace for claim in claims if claim.uid in memory.shares and claim.minor >= FIRST_MINOR}
 
 

@@ -34,7 +34,7 @@ from nodeagent.decide.xid_table import (
 )
 from nodeagent.memory import KernelLogCursor, Memory, XidRecord
 from nodeagent.model import NODE, Instant, NodeClass, Notice, Now
-from nodeagent.signals import Event, KernelLogStatus, Reading, SignalKey, SxidEvent, XidEvent
+from nodeagent.signals import Event, KernelLogStatus, Reading, SignalKey, SxidEvent, XidEvent, read_as
 
 MAX_RECORDS = 256
 MAX_UNMATCHED = 64
@@ -97,10 +97,10 @@ def fold(
 def read_to(memory: Memory, now: Now, readings: Mapping[SignalKey, Reading]) -> Memory:
     """Memory that knows how far the kernel log was read, Xids or not, so that records which the ring
     drops after that are not called lost by the next start."""
-    reading = readings.get(SignalKey("kernel_log", NODE))
-    if reading is None or not isinstance(reading.value, KernelLogStatus):
+    status = read_as(readings.get(SignalKey("kernel_log", NODE)), KernelLogStatus)
+    if status is None:
         return memory
-    return msgspec.structs.replace(memory, kernel_log=_cursor(memory, [reading.value.sequence], now))
+    return msgspec.structs.replace(memory, kernel_log=_cursor(memory, [status.sequence], now))
 
 
 def _cursor(memory: Memory, sequences: list[int], now: Now) -> KernelLogCursor | None:

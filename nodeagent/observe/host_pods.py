@@ -12,7 +12,7 @@ from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.pace import woken
-from nodeagent.signals import SignalKey
+from nodeagent.signals import SignalKey, read_as
 from nodeagent.traffic import PodList
 
 PERIOD_SECONDS = 60.0
@@ -51,10 +51,10 @@ class HostPodSampler:
             await asyncio.sleep(GAP_SECONDS)
 
     def _uids(self) -> tuple[str, ...]:
-        reading = self._board.readings().get(SignalKey("pods", NODE))
-        if reading is None or not isinstance(reading.value, PodList):
+        listed = read_as(self._board.readings().get(SignalKey("pods", NODE)), PodList)
+        if listed is None:
             return ()
-        return tuple(pod.uid for pod in reading.value.pods if pod.host_network and not pod.finished)
+        return tuple(pod.uid for pod in listed.pods if pod.host_network and not pod.finished)
 
     def _find(self, uids: tuple[str, ...]) -> dict[str, str]:
         root = cgroups.mount_point(self._proc_root)

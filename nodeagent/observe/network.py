@@ -18,7 +18,7 @@ from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.pace import woken
-from nodeagent.signals import SignalKey, Unread
+from nodeagent.signals import SignalKey, Unread, read_as
 from nodeagent.traffic import LinkState, PodList
 
 SIGNAL = "net.links"
@@ -99,10 +99,10 @@ class LinkSampler:
 
     def _owners(self) -> dict[str, str]:
         """Pod address -> uid; an address that two pods claim belongs to the one that has not finished."""
-        reading = self._board.readings().get(SignalKey("pods", NODE))
-        if reading is None or not isinstance(reading.value, PodList):
+        listed = read_as(self._board.readings().get(SignalKey("pods", NODE)), PodList)
+        if listed is None:
             return {}
-        pods = [pod for pod in reading.value.pods if not pod.host_network and not pod.finished]
+        pods = [pod for pod in listed.pods if not pod.host_network and not pod.finished]
         return {address: pod.uid for pod in pods for address in pod.addresses}
 
     async def read_now(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from nodeagent.model import Op
 from nodeagent.quantity import shown_rate
 from nodeagent.report.net_schema import DiffOp
-from nodeagent.traffic import HTB_MAJOR, MarkReading, MarkState
+from nodeagent.traffic import MarkReading, MarkState, class_id
 
 NOTHING_READ = MarkState(family=0)
 Said = tuple[str, str, list[str]]
@@ -80,7 +80,7 @@ def _put_entries(op: Op, state: MarkState) -> Said:
 def _entry(entry: dict[str, Any]) -> str:
     mark = f" mark {entry['mark']:#010x}" if entry["mark"] else ""
     fresh = ", counters anew" if entry["fresh"] else ""
-    return f"{entry['address']} class {HTB_MAJOR:x}:{entry['minor']:x}{mark} {entry['comment']}{fresh}"
+    return f"{entry['address']} class {class_id(entry['minor'])}{mark} {entry['comment']}{fresh}"
 
 
 def _put_chain(op: Op, state: MarkState) -> Said:

@@ -25,7 +25,7 @@ from nodeagent.report.net_schema import (
     TrafficBytes,
 )
 from nodeagent.report.net_status import network_status, value
-from nodeagent.traffic import HTB_MAJOR, Counter, LinkState, MarkReading, Pod, PodEntry, PodList
+from nodeagent.traffic import Counter, LinkState, MarkReading, Pod, PodEntry, PodList, class_id
 from nodeagent.traffic_memory import Claim, PodCount, Tally
 
 UNREACHABLE = 69
@@ -79,7 +79,7 @@ def _pod(
     return PodTraffic(
         uid=claim.uid, namespace=claim.namespace, name=claim.name, host_network=host_network,
         addresses=sorted(addresses), veth=next(iter(veths.values()), None),
-        class_id=_class_id(claim.minor) if claim.minor else None,
+        class_id=class_id(claim.minor) if claim.minor else None,
         traffic=_counted(given.memory.traffic.pods.get(claim.uid)), shape=net_shape.pod(given, claim.uid),
     )
 
@@ -88,10 +88,6 @@ def _veths(links: LinkState | None, addresses: Iterable[str]) -> dict[str, str]:
     wanted = set(addresses)
     found = links.pod_links if links is not None else ()
     return {link.address: link.name for link in found if link.address in wanted}
-
-
-def _class_id(minor: int) -> str:
-    return f"{HTB_MAJOR:x}:{minor:x}"
 
 
 def _counted(count: PodCount | None) -> TrafficBytes:
@@ -112,7 +108,7 @@ def find_pod(given: ReportInput, name: str) -> str | None:
     """Uid of the pod that a person means by `namespace/name` or by uid; a living one before one gone."""
     memory, pods = given.memory, value(given, "pods", PodList)
     listed = [(pod.uid, f"{pod.namespace}/{pod.name}", not pod.finished) for pod in pods.pods] if pods else []
-    claims = [*memory.marks.claims.values(), *memory.marks.host_pods.values()]
+    claims = memory.marks.holders
     known = [(claim.uid, f"{claim.namespace}/{claim.name}", True) for claim in claims]
     for counts, alive in ((memory.traffic.pods, True), (memory.traffic.retired, False)):
         known += [(uid, f"{count.namespace}/{count.name}", alive) for uid, count in counts.items()]
@@ -136,7 +132,7 @@ def build_show(given: ReportInput, uid: str) -> NetShowReport:
         namespace=named.namespace if named is not None else "", name=named.name if named is not None else "",
         phase=pod.phase.value if pod is not None else None,
         host_network=pod.host_network if pod is not None else uid in memory.marks.host_pods,
-        wanted_class_id=_class_id(claim.minor) if claim is not None and claims else None,
+        wanted_class_id=class_id(claim.minor) if claim is not None and claims else None,
         addresses=_addresses(given, uid, addresses), traffic=_counted(count),
         notes=_notes(given, pod, uid, addresses), network=network_status(given),
         shape=net_shape.pod(given, uid),
@@ -160,7 +156,7 @@ def _address(
 ) -> AddressStatus:
     held = reading if entry is not None else None
     return AddressStatus(
-        address=address, class_id=_class_id(entry.minor) if entry is not None and entry.minor else None,
+        address=address, class_id=class_id(entry.minor) if entry is not None and entry.minor else None,
         mark=f"{entry.mark:#010x}" if entry is not None and entry.mark else None, veth=veth,
         internet_out_bytes=_counter(held.out.get(address)) if held is not None else None,
         internet_in_bytes=_counter(held.received.get(address)) if held is not None else None,

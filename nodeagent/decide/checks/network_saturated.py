@@ -46,7 +46,7 @@ def _long_busy(given: CheckInput, at_seconds: float) -> list[str]:
     memory = given.memory.shape
     names = {
         claim.uid: f"{claim.namespace}/{claim.name}"
-        for claim in (*given.memory.marks.claims.values(), *given.memory.marks.host_pods.values())
+        for claim in given.memory.marks.holders
     }
     found = []
     for uid, count in memory.pods.items():

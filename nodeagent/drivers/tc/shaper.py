@@ -19,7 +19,7 @@ from nodeagent.drivers.tc.matcher import Matcher
 from nodeagent.drivers.tc.write import CLSACT_CHAIN, HANDLE, PREFERENCE, Writer, opened
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.shape import IFB_NAME, ShapeClass, ShapeFilter, ShapeReading
-from nodeagent.traffic import HTB_MAJOR
+from nodeagent.traffic import class_id
 
 
 class Shaper:
@@ -111,16 +111,16 @@ class Shaper:
 
         invalid: it stands under another parent (the kernel moves no class: delete it first).
         """
-        ifb, target, op = await self._ifb("put class"), _class_id(wanted.minor), "put class"
+        ifb, target, op = await self._ifb("put class"), class_id(wanted.minor), "put class"
         wanted = as_held(wanted)
         before = await self._class(ifb, wanted.minor)
         if before == wanted:
             return False
         if before is not None and before.parent != wanted.parent:
-            _refuse(target, op, f"it stands under {_class_id(before.parent)}: delete it first")
+            _refuse(target, op, f"it stands under {class_id(before.parent)}: delete it first")
         if before is None and wanted.parent and await self._class(ifb, wanted.parent) is None:
             # The kernel would put it beside the root class, outside of the budget.
-            detail = f"its parent {_class_id(wanted.parent)} is not there"
+            detail = f"its parent {class_id(wanted.parent)} is not there"
             raise DriverError(ErrorKind.ABSENT, target, op, detail)
         async with opened(op, target) as writer:
             await writer.put_class(ifb.ifindex, wanted)
@@ -138,7 +138,7 @@ class Shaper:
         ifb = await reading.find_ifb()
         if ifb is None or await kernel.class_(ifb.ifindex, HANDLE | minor) is None:
             return False
-        async with opened("delete class", _class_id(minor)) as writer:
+        async with opened("delete class", class_id(minor)) as writer:
             await writer.delete_class(ifb.ifindex, minor)
         return True
 
@@ -158,7 +158,7 @@ class Shaper:
                 return
         self._leaf_kind = ""
         detail = f"this kernel has no queue for leaves: {' or '.join(kinds)}"
-        raise DriverError(ErrorKind.ABSENT, _class_id(wanted.minor), "put class", detail)
+        raise DriverError(ErrorKind.ABSENT, class_id(wanted.minor), "put class", detail)
 
     # ------------------------------------------------------------------ filters
 
@@ -283,10 +283,6 @@ async def _release_clsact(writer: Writer, uplink: Link) -> bool:
     else:
         await writer.delete_qdisc(uplink.ifindex, INGRESS_SLOT)
     return True
-
-
-def _class_id(minor: int) -> str:
-    return f"{HTB_MAJOR:x}:{minor:x}"
 
 
 def _refuse(target: str, op: str, detail: str) -> NoReturn:
