@@ -137,13 +137,11 @@ class NetAgent:
         """True while the daemon runs."""
         return self.process is not None and self.process.poll() is None
 
-    def died(self, deadline_seconds: float) -> bool:
-        """True when the daemon is killed within the time; False when it is alive then."""
+    def died(self) -> bool:
+        """True for a daemon that was killed; AssertionError with its log when it ended otherwise."""
         assert self.process is not None
-        try:
-            return self.process.wait(deadline_seconds) == -signal.SIGKILL
-        except subprocess.TimeoutExpired:
-            return False
+        assert self.process.wait(STOP_SECONDS) == -signal.SIGKILL, self.log()
+        return True
 
     def pods(self, *pods: Pod) -> None:
         """Replace the list of pods in one step, as an updater of the file would."""

@@ -15,7 +15,7 @@ from typing import Any
 from nodeagent.act.network import KernelMarks
 from nodeagent.act.shaping import KernelShape
 from nodeagent.model import Op
-from tests.netns.quick_daemon import patch
+from tests.netns.quick_daemon import run
 
 
 def die_at(number: int) -> None:
@@ -37,10 +37,5 @@ def die_at(number: int) -> None:
 
 
 if __name__ == "__main__":
-    at = sys.argv.index("--")
     die_at(int(sys.argv[1]))
-    patch(sys.argv[2:at])
-    sys.argv[1:] = sys.argv[at + 1 :]
-    from nodeagent.cli import main
-
-    sys.exit(main())
+    sys.exit(run(sys.argv[2:]))

@@ -19,10 +19,15 @@ def patch(words: list[str]) -> None:
         setattr(target, name, float(value))
 
 
-if __name__ == "__main__":
-    at = sys.argv.index("--")
-    patch(sys.argv[1:at])
-    sys.argv[1:] = sys.argv[at + 1 :]
+def run(words: list[str]) -> int:
+    """Be the daemon: `MODULE.NAME=VALUE ... -- ARGUMENTS`; its exit status."""
+    at = words.index("--")
+    patch(words[:at])
+    sys.argv[1:] = words[at + 1 :]
     from nodeagent.cli import main
 
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

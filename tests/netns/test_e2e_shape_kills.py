@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 
 import pytest
 
+from nodeagent.quantity import bits_per_second
 from nodeagent.shape import IFB_NAME
-from tests.netns import flows, shaped
+from tests.netns import flows, kill_walk, shaped
 from tests.netns.agent import COMPARE, NetAgent, Pod, pod
 from tests.netns.conftest import MakeWorld
 from tests.netns.flows import Sink
+from tests.netns.kill_walk import LANES
 from tests.netns.world import INTERNET, POD_A, POD_B, World
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -36,11 +38,13 @@ def is_reached(agent: NetAgent, step: str) -> bool:
         return not there and IFB_NAME not in shaped.filters(agent.world) and agent.is_settled(*pods)
     namespaces = {one["metadata"]["namespace"] for one in pods}
     expected = 2 + len(namespaces) + len(pods)
-    wanted = {"20M": 20_000_000, "30M": 30_000_000, "5M": 5_000_000}
     return (
         shaped.is_shaped(agent, *pods)
         and len(shaped.classes(agent.world)) == expected
-        and all(shaped.limit_of(agent, one) == wanted[limit] for one in pods if (limit := limit_word(one)))
+        and all(
+            shaped.limit_of(agent, one) == bits_per_second(limit)
+            for one in pods if (limit := limit_word(one))
+        )
     )
 
 
@@ -63,7 +67,7 @@ def walk(agent: NetAgent, steps: tuple[str, ...], dies_at: int | None) -> bool:
                 agent.reload()
             agent.wait(lambda step=step: not agent.is_alive() or is_reached(agent, step), f"{step}, or death")
             if not agent.is_alive():
-                died = True
+                died = agent.died()
                 agent.start()
         else:
             agent.wait(agent.is_ready, "it is ready")
@@ -75,8 +79,13 @@ def walk(agent: NetAgent, steps: tuple[str, ...], dies_at: int | None) -> bool:
 
 def test_a_kill_at_any_op_loses_no_packet(make_world: MakeWorld) -> None:
     """As many packets of the flow arrive as in a run without a kill: all; each walk ends as it should."""
-    steps, backend = tuple(STEPS), "nft"
-    world: World = make_world(masquerade=True)
+    lanes = [_lane(make_world(masquerade=True), "nft") for _ in range(LANES)]
+
+    assert kill_walk.deaths(lanes) >= LEAST_OPS
+
+
+def _lane(world: World, backend: str) -> Callable[[int], bool]:
+    """A world with its flow, that has seen an undisturbed walk."""
     world.neighbours(backend)
     agent = NetAgent(world, backend, COMPARE)
     agent.pods(SENDER, OTHER)
@@ -84,15 +93,12 @@ def test_a_kill_at_any_op_loses_no_packet(make_world: MakeWorld) -> None:
     agent.stop()
     sink = Sink(world, "outside")
     flows.start_udp(world, "pod-a", INTERNET[4], 900, FLOW_BITS)
-    walk(agent, steps, None)
-    control_packets = sink.latest().lost_packets
+    walk(agent, tuple(STEPS), None)
+    assert sink.latest().lost_packets == 0, "control run"
 
-    killed = 0
-    for number in itertools.count():
-        if not walk(agent, steps, number):
-            break
-        killed += 1
-        assert sink.latest().lost_packets == control_packets, f"op {number}"
+    def dies(number: int) -> bool:
+        died = walk(agent, tuple(STEPS), number)
+        assert sink.latest().lost_packets == 0, f"op {number}"
+        return died
 
-    assert control_packets == 0
-    assert killed >= LEAST_OPS
+    return dies
