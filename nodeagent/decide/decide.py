@@ -59,14 +59,9 @@ def decide(
     """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all."""
     checks = registry() if checks is None else checks
     now = snapshot.now
-    memory = gpus.begin_boot(memory, now, snapshot.node_name)
-    memory = gpus.remember(memory, snapshot)
+    memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
     memory = counters.remember(memory, snapshot)
-    marks_plan: Plan | None = None
-    before = memory
-    if marking is not None:
-        memory, marks_plan = network.step(marking, snapshot, memory)
-    refused = network.notices(before, memory)
+    memory, marks_plans, refused = _mark(marking, snapshot, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
     memory, told = release.step(memory, snapshot, settings)
@@ -74,18 +69,14 @@ def decide(
     memory, released = release.by_itself(memory, snapshot, settings, families)
     known = memory.verdict
     word, memory = verdict.node_verdict(memory, rows, now)
-    linked = functools.partial(xid.linked_numbers, table)
-    memory = incidents.update(memory, checks, linked, now)
+    memory = incidents.update(memory, checks, functools.partial(xid.linked_numbers, table), now)
     decision = Decision(
         verdict=word,
         rows=rows,
         incidents=memory.incidents,
         wanted_taints=taints.wanted_taints(memory, checks, settings.cluster.taint_prefix),
         notices=(
-            *notices,
-            *told,
-            *released,
-            *refused,
+            *notices, *told, *released, *refused,
             *_event_notices(snapshot),
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),
@@ -96,8 +87,17 @@ def decide(
         ),
         released=memory.release is not None,
     )
-    plans = release.plan(memory, snapshot)
-    return decision, memory, plans if marks_plan is None else (*plans, marks_plan)
+    return decision, memory, (*release.plan(memory, snapshot), *marks_plans)
+
+
+def _mark(
+    marking: MarkOptions | None, snapshot: Snapshot, memory: Memory
+) -> tuple[Memory, tuple[Plan, ...], tuple[Notice, ...]]:
+    """One cycle of pod traffic, where it is marked at all."""
+    if marking is None:
+        return memory, (), ()
+    after, plan = network.step(marking, snapshot, memory)
+    return after, () if plan is None else (plan,), network.notices(memory, after)
 
 
 def _fold_xids(
