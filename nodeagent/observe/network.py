@@ -1,7 +1,7 @@
 """Samples links, addresses and routes: after netlink events, and once a minute for the byte counters.
 
-A storm of events never costs more than a hundredth of a core: the longer a read takes, the longer the next
-one waits. It judges nothing.
+A storm of events never costs more than a hundredth of a core for long: what reads take is paid from an
+allowance, and once that is used up the next one waits. It judges nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodeagent.errors import DriverError
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
-from nodeagent.observe.pace import woken
+from nodeagent.observe.pace import Allowance, woken
 from nodeagent.signals import SignalKey, Unread, read_as
 from nodeagent.traffic import LinkState, PodList
 
@@ -26,8 +26,11 @@ PERIOD_SECONDS = 60.0
 SETTLE_SECONDS = 0.2
 """Events that come within this time are one."""
 GAP_SECONDS = 1.0
-GAP_RATIO = 100.0
-"""Least time between two reads: the longer of `GAP_SECONDS` and this many times the last read."""
+"""Least time between two reads."""
+COST_RATIO = 100.0
+"""A read is paid with this many times what it took."""
+SAVED_SECONDS = 60.0
+"""How much of that quiet times save up: a device that comes or goes is seen at once, a slow read or not."""
 RETRY_SECONDS = 15.0
 """Pause before netlink is listened to again after that failed."""
 
@@ -59,7 +62,7 @@ class LinkSampler:
         self._wake = asyncio.Event()
         self._events = LinkEvents(self._on_event)
         self._listening = False
-        self._took_seconds = 0.0
+        self._allowance = Allowance(COST_RATIO, SAVED_SECONDS)
 
     async def run(self) -> None:
         """Sample for ever; cancel it to end."""
@@ -69,8 +72,7 @@ class LinkSampler:
                 self._wake.clear()
                 began_seconds = self._clock.monotonic_seconds()
                 await self.read_now()
-                self._took_seconds = self._clock.monotonic_seconds() - began_seconds
-                await self._wait()
+                await self._wait(began_seconds)
         finally:
             self._events.close()
             self._listening = False
@@ -120,10 +122,12 @@ class LinkSampler:
         if before is not None and devices != self._reader.devices:
             self._on_devices()
 
-    async def _wait(self) -> None:
+    async def _wait(self, began_seconds: float) -> None:
+        """Until the next read is asked for, or its period is over, and it may begin."""
+        now_seconds = self._clock.monotonic_seconds()
+        paid_seconds = self._allowance.spend(began_seconds, now_seconds - began_seconds)
         period_seconds = PERIOD_SECONDS if self._listening else RETRY_SECONDS
-        gap_seconds = max(GAP_SECONDS, GAP_RATIO * self._took_seconds)
-        due_seconds = self._clock.monotonic_seconds() + min(gap_seconds, period_seconds)
+        due_seconds = min(max(now_seconds + GAP_SECONDS, paid_seconds), now_seconds + period_seconds)
         await woken(self._wake, period_seconds)
         left_seconds = due_seconds - self._clock.monotonic_seconds()
         await asyncio.sleep(max(SETTLE_SECONDS, left_seconds))

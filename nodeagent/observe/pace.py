@@ -25,6 +25,22 @@ async def woken(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
+class Allowance:
+    """The share of time that reads may take; quiet times save up, so that the first is free."""
+
+    def __init__(self, ratio: float, saved_seconds: float) -> None:
+        """A read costs `ratio` times what it took; at most `saved_seconds` are saved up."""
+        self._ratio = ratio
+        self._saved_seconds = saved_seconds
+        self._paid_until_seconds = float("-inf")
+
+    def spend(self, began_seconds: float, took_seconds: float) -> float:
+        """Pay for one read; returns the CLOCK_MONOTONIC from which the next one may begin."""
+        oldest_seconds = began_seconds - self._saved_seconds
+        self._paid_until_seconds = max(self._paid_until_seconds, oldest_seconds) + self._ratio * took_seconds
+        return self._paid_until_seconds
+
+
 class Pace:
     """Tells one sampling task when to go on; one wake-up makes one round."""
 

@@ -35,7 +35,7 @@ PERIODS = {"observe.marks.PERIOD_SECONDS": 60.0, "act.saver.LAZY_SECONDS": 0.1}
 COMPARE = {
     **PERIODS, "observe.marks.PERIOD_SECONDS": 0.15, "observe.marks.GAP_SECONDS": 0.1,
     "observe.network.PERIOD_SECONDS": 0.15, "observe.network.GAP_SECONDS": 0.1,
-    "observe.network.GAP_RATIO": 1.0, "observe.network.SETTLE_SECONDS": 0.02, "cycle.GAP_SECONDS": 0.05,
+    "observe.network.COST_RATIO": 1.0, "observe.network.SETTLE_SECONDS": 0.02, "cycle.GAP_SECONDS": 0.05,
 }  # fmt: skip
 """And a minute's compare several times a second."""
 

@@ -49,9 +49,17 @@ class Rig:
         monkeypatch.setattr(module, "SETTLE_SECONDS", 0.01)
         self.board, self.inbox, self.reader = Board(SystemClock()), Inbox(), Reader()
         self.moved: list[int] = []
-        self.sampler = LinkSampler(
+        self.sampler = self._sampler()
+
+    def _sampler(self) -> LinkSampler:
+        return LinkSampler(
             self.reader, self.board, self.inbox, SystemClock(), on_devices=lambda: self.moved.append(1)
         )
+
+    def with_allowance(self, monkeypatch: pytest.MonkeyPatch, *, saved_seconds: float) -> LinkSampler:
+        """A sampler that has saved up that much."""
+        monkeypatch.setattr(module, "SAVED_SECONDS", saved_seconds)
+        return self._sampler()
 
     def value(self) -> object:
         """What the board says."""
@@ -171,8 +179,9 @@ def test_a_storm_of_events_is_a_few_reads(rig: Rig, monkeypatch: pytest.MonkeyPa
     rig.run(main)
 
 
-def test_a_slow_read_makes_the_next_one_wait(rig: Rig) -> None:
-    """The pause is a hundred times what the read took, so that reads never take more than a hundredth."""
+def test_slow_reads_make_the_next_one_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the allowance is used up: the pause is a hundred times what a read took."""
+    rig.sampler = rig.with_allowance(monkeypatch, saved_seconds=0.0)
     original = rig.reader.read
 
     async def slow(owners: Mapping[str, str], uplinks: tuple[str, ...]) -> LinkState:
@@ -185,5 +194,23 @@ def test_a_slow_read_makes_the_next_one_wait(rig: Rig) -> None:
         rig.sampler.request_now()
         await asyncio.sleep(0.5)
         assert len(rig.reader.asked) == 1
+
+    rig.run(main)
+
+
+def test_a_slow_first_read_makes_no_change_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start of a busy node a read takes long; an uplink that is renamed right after it is seen."""
+    original = rig.reader.read
+
+    async def slow(owners: Mapping[str, str], uplinks: tuple[str, ...]) -> LinkState:
+        await asyncio.sleep(0.3 if not rig.reader.asked else 0)
+        return await original(owners, uplinks)
+
+    rig.reader.read = slow  # type: ignore[method-assign]
+
+    async def main() -> None:
+        rig.reader.state = msgspec.structs.replace(STATE, uplinks=())
+        await rig.again()
+        await until(lambda: rig.value() == rig.reader.state)
 
     rig.run(main)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from nodeagent import parts
-from nodeagent.observe.pace import woken
+from nodeagent.observe.pace import Allowance, woken
 
 STUCK_SECONDS = 5.0
 """A task that has not ended by then goes on for ever."""
@@ -79,3 +79,25 @@ def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pyt
     asyncio.run(scenario())
 
     assert swallowed == 3
+
+
+READS = (
+    # what it stands for, ratio, saved seconds, (began, took) of each read, when the next may begin
+    ("the first is paid from what was saved", 100.0, 60.0, ((1000.0, 0.3),), 970.0),
+    ("a read longer than all that was saved", 100.0, 60.0, ((1000.0, 1.0),), 1040.0),
+    ("nothing is saved up", 100.0, 0.0, ((1000.0, 0.02),), 1002.0),
+    ("reads close together use it up", 100.0, 60.0, tuple((1000.0 + n, 0.05) for n in range(20)), 1040.0),
+    ("quiet time fills it, and no more", 100.0, 60.0, ((1000.0, 0.5), (5000.0, 0.1)), 4950.0),
+)
+
+
+@pytest.mark.parametrize(("case", "ratio", "saved", "reads", "due"), READS, ids=[row[0] for row in READS])
+def test_reads_are_paid_from_what_quiet_times_saved(
+    case: str, ratio: float, saved: float, reads: tuple[tuple[float, float], ...], due: float
+) -> None:
+    """Each costs a multiple of what it took; the next waits only once all that was saved is used up."""
+    allowance = Allowance(ratio, saved)
+    for began_seconds, took_seconds in reads:
+        next_seconds = allowance.spend(began_seconds, took_seconds)
+
+    assert next_seconds == pytest.approx(due), case
