@@ -17,6 +17,7 @@ import msgspec
 from nodeagent import __version__, config
 from nodeagent.act import gpu, saver
 from nodeagent.act.executor import Executor
+from nodeagent.cluster_parts import ClusterParts
 from nodeagent.cycle import PACE_SECONDS, Cycle
 from nodeagent.decide import mark_plan, network, release
 from nodeagent.decide.registry import registry
@@ -45,7 +46,7 @@ LISTEN_SECONDS = 60.0
 SAVER_TASK = "state file"
 FIXED_UNTIL_RESTART = ("node.host_root", "node.proc_root", "node.kernel_log", "node.state_file",
                        "gpu.poll_seconds", "gpu.call_deadline_seconds", "gpu.stuck_seconds",
-                       "status.socket", "status.metrics_listen")
+                       "cluster.taint_prefix", "status.socket", "status.metrics_listen")
 
 
 class Daemon:
@@ -71,7 +72,8 @@ class Daemon:
         memory = network.begin_run(memory)
         self._parts = parts = Parts(settings, memory, open_clock(settings))
         parts.board.put("state_file", NODE, state_file)
-        self._network = NetworkParts(settings, parts.board, parts.inbox, parts.clock)
+        self._cluster = ClusterParts(settings, parts.board, parts.inbox, parts.clock)
+        self._network = NetworkParts(settings, parts.board, parts.inbox, parts.clock, self._cluster)
         self._surface = AgentSurface(
             clock=parts.clock, board=parts.board, inbox=parts.inbox,
             samplers=(parts.gpus, parts.node), known_checks=frozenset(parts.checks),
@@ -85,7 +87,15 @@ class Daemon:
         self._saver = saver.Saver(
             store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
         )
-        self._executors = {
+        self._executors = self._made_executors(parts)
+        self._server = StatusServer(
+            self._surface, socket_path=settings.status.socket,
+            metrics_listen=settings.status.metrics_listen, on_bug=logger.error,
+        )
+        self._surface.requests_refused = self._server.rejected
+
+    def _made_executors(self, parts: Parts) -> dict[str, Executor]:
+        return {
             release.EXECUTOR: Executor(
                 release.EXECUTOR, lambda op: gpu.perform(parts.gpus, op),
                 lambda outcome: parts.inbox.put(outcome, urgent=True),
@@ -96,11 +106,6 @@ class Daemon:
                 self._network.look_after_plan,
             ),
         }
-        self._server = StatusServer(
-            self._surface, socket_path=settings.status.socket,
-            metrics_listen=settings.status.metrics_listen, on_bug=logger.error,
-        )
-        self._surface.requests_refused = self._server.rejected
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -119,6 +124,7 @@ class Daemon:
                 ("kernel log", parts.kernel_log.run),
                 (SAVER_TASK, self._saver.run),
                 *self._network.runs(),
+                *self._cluster.runs(),
                 ("listeners", self._keep_listening),
                 *((f"executor {e.name}", e.run) for e in self._executors.values()),
             )
@@ -178,6 +184,7 @@ class Daemon:
 
     def _ticked(self, _decision: Decision) -> None:
         self._parts.update_wanted()
+        self._cluster.tell()
         self._notifier.watchdog()
         if self._notifier.listens and self._surface.is_ready:
             self._notifier.status(headline(self._report()))
@@ -235,6 +242,7 @@ class Daemon:
             self._config_error, self._files = "", loaded.files
             self._cycle.settings = settings
             self._parts.apply(settings)
+            self._cluster.apply(settings)
             self._network.apply(settings)
             for key in _changed(before, settings):
                 self._log.warning(f"{key} was changed; the new value holds after a restart")

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodeagent.cluster_parts import ClusterParts
 from nodeagent.decide import limits
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.drivers.clock import Clock
@@ -32,7 +33,6 @@ from nodeagent.signals import Unread
 if TYPE_CHECKING:
     from nodeagent.act.network import KernelMarks
     from nodeagent.act.shaping import KernelShape
-    from nodeagent.observe.cluster import ApiPods
 
 WAIT_FOR_PODS_SECONDS = 5.0
 """How often a node without a source of pods is looked at for one."""
@@ -48,13 +48,19 @@ MAX_CIDRS_FILE_BYTES = 1 << 20
 class NetworkParts:
     """Samplers of pods, links, marks and tc, and the ops on both."""
 
-    def __init__(self, settings: Settings, board: Board, inbox: Inbox, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, board: Board, inbox: Inbox, clock: Clock,
+        cluster: ClusterParts | None = None,
+    ) -> None:
+        """`cluster`: whose client the watch of pods shares; None: one of its own."""
+        cluster = cluster or ClusterParts(settings, board, inbox, clock)
         self._settings = settings
         self._board = board
         self._clock = clock
         self.pods = PodSampler(
             board, inbox, clock, node_name=settings.node.name, settings=settings.pods,
-            prefix=settings.cluster.taint_prefix, on_change=self._on_pods, api=self._open_api,
+            prefix=settings.cluster.taint_prefix, on_change=self._on_pods, api=cluster.open_pods,
+            has_api=lambda: cluster.available,
         )
         self.links = LinkSampler(
             LinkReader(settings.node.proc_root), board, inbox, clock,
@@ -93,16 +99,6 @@ class NetworkParts:
         self.links.apply(settings.network.uplinks)
         self.shape.wanted = bool(settings.network.internet_budget)
         self.shape.request_now()
-
-    async def _open_api(self) -> ApiPods:
-        """The watch of pods; credentials are looked for again at each request, so settings may change."""
-        module = await asyncio.to_thread(importlib.import_module, "nodeagent.observe.cluster")
-        settings = self._settings
-        opened: ApiPods = module.open_pods(
-            lambda: self._settings.cluster.kubeconfig, self._clock.monotonic_seconds,
-            node_name=settings.node.name, prefix=settings.cluster.taint_prefix,
-        )
-        return opened
 
     async def refresh(self) -> None:
         """Read links, tc and marks now, links first; questions that come together share one read."""

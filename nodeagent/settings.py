@@ -109,8 +109,9 @@ class PodSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Section `[pods]`: where the agent learns which pods run on this node."""
 
     source: Literal["auto", "api", "kubelet", "file", "none"] = "auto"
-    """auto: kubelet where the token file exists, else file where it exists, else none. api: a watch of this
-    node's pods at the API server. Without pods the network part rests."""
+    """api: a watch of this node's pods at the API server. auto: api where there are credentials (a pod's
+    account, `cluster.kubeconfig`) and it does not refuse, else kubelet where the token file exists, else file
+    where it exists, else none. Without pods the network part rests."""
     file: AbsolutePath = "/etc/nodeagent/pods.json"
     """A `v1.PodList` in JSON; replaced files and swapped symlinks are noticed at once."""
     kubelet_url: KubeletUrl = ""

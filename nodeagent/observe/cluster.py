@@ -41,6 +41,8 @@ READ_SECONDS = 900.0
 """Between two reads of the Node where it may not be watched; with jitter of a fifth."""
 WATCH_AGAIN_SECONDS = 6 * 3600.0
 """How long it is read instead, until a watch is tried again."""
+STALE_SECONDS = 60.0
+"""How long after an answer the watch may bring what was before it."""
 NODES, PODS = path_of("api", "v1", "nodes"), path_of("api", "v1", "pods")
 
 
@@ -137,14 +139,6 @@ def open_client(kubeconfig: Callable[[], str], monotonic_seconds: Callable[[], f
     return KubeClient(credentials, Budget(monotonic_seconds))
 
 
-def open_pods(
-    kubeconfig: Callable[[], str], monotonic_seconds: Callable[[], float], *, node_name: str, prefix: str
-) -> ApiPods:
-    """The pods of this node, by a client of their own."""
-    return ApiPods(open_client(kubeconfig, monotonic_seconds), node_name=node_name, prefix=prefix,
-                   start_seconds=START_SECONDS)
-
-
 class NodeWatch:
     """The own Node object, and the state of the connection, on the board."""
 
@@ -163,6 +157,9 @@ class NodeWatch:
         self._entropy = entropy
         self._node: NodeObject | None = None
         self._gone = False
+        self._error: DriverError | None = None
+        self._answered = (0, float("-inf"))
+        """Version of the newest answer to a request of ours, and when it came (CLOCK_MONOTONIC)."""
         self._watch = ApiWatch(
             client, self, NODES, f"metadata.name={node_name}", node_name=node_name,
             start_seconds=start_seconds, entropy=entropy, on_denied=self._read_instead,
@@ -172,14 +169,43 @@ class NodeWatch:
         """Watch for ever; where that is refused read now and then. Cancel it to end."""
         await self._watch.run()
 
-    def took(self, data: bytes) -> None:
-        """Take a Node that an answer brought, as to a patch: the newest is the base of the next."""
+    def answered(self, data: bytes) -> None:
+        """Take a Node that an answer brought, as to a patch: it is the base of the next. What the watch
+        still brings from before it is old. Raises DriverError(invalid)."""
+        node = self._took(data)
+        if node.resource_version.isdecimal():
+            self._answered = int(node.resource_version), asyncio.get_running_loop().time()
+
+    def tell(self) -> None:
+        """Put the state of the connection, and what is left of the budget, on the board."""
+        identity = {None: "", True: "node", False: "account"}[self._watch.as_node]
+        error = self._error
+        self._board.put(API_SIGNAL, NODE, ApiStatus(
+            server=self._server(), budget=self._client.budget.as_of_now(), identity=identity,
+            error_kind=error.kind if error else None, error=str(error) if error else "",
+        ))
+
+    def _took(self, data: bytes) -> NodeObject:
         node = parse_node(data, self._prefix)
         changed = node != self._node
         self._node, self._gone = node, False
         self._board.put(NODE_SIGNAL, NODE, node)
         if changed:
             self._inbox.wake()
+        return node
+
+    def _is_old(self, data: bytes) -> bool:
+        """True for what was so before the answer that was taken; for a minute only, since versions of a
+        restored store begin anew."""
+        version, at_seconds = self._answered
+        if asyncio.get_running_loop().time() - at_seconds > STALE_SECONDS:
+            return False
+        seen = parse_node(data, self._prefix)
+        known = self._node
+        return (
+            known is not None and seen.uid == known.uid and seen.resource_version.isdecimal()
+            and int(seen.resource_version) < version
+        )
 
     # ------------------------------------------------------------------ sink
 
@@ -195,7 +221,8 @@ class NodeWatch:
             return
         self._gone = False
         try:
-            self.took(event.object)
+            if not self._is_old(event.object):
+                self._took(event.object)
         except DriverError as error:
             self.failed(error)
 
@@ -220,11 +247,8 @@ class NodeWatch:
         self._inbox.wake()
 
     def _tell(self, error: DriverError | None) -> None:
-        identity = {None: "", True: "node", False: "account"}[self._watch.as_node]
-        self._board.put(API_SIGNAL, NODE, ApiStatus(
-            server=self._server(), budget=self._client.budget.as_of_now(), identity=identity,
-            error_kind=error.kind if error else None, error=str(error) if error else "",
-        ))
+        self._error = error
+        self.tell()
 
     async def _read_instead(self) -> None:
         """Where both identities may not watch: read from the server's memory, now and then."""
@@ -232,7 +256,7 @@ class NodeWatch:
         end_seconds = loop.time() + WATCH_AGAIN_SECONDS
         while loop.time() < end_seconds:
             try:
-                self.took(await self._client.get(
+                self._took(await self._client.get(
                     path_of("api", "v1", "nodes", self._node_name), {"resourceVersion": "0"}))
                 self._tell(None)
             except DriverError as error:

@@ -34,6 +34,8 @@ FOLLOW_SECONDS = 20.0
 """How long a change of devices is followed: a pod's address shows in the kubelet's list after its device."""
 FIRST_RETRY_SECONDS = 5.0
 """Seconds to the read after a failed one, doubled by each further failure."""
+DENIED_SECONDS = 6 * 3600.0
+"""How long `auto` leaves an API server alone that refused us for good."""
 CALM_SECONDS = 120.0
 """After as long without a change of devices the next one is followed eagerly again."""
 
@@ -49,6 +51,9 @@ class Watched(Protocol):
     async def read_once(self) -> PodList:
         """The pods as they are now. Raises DriverError."""
 
+    async def until_denied(self) -> None:
+        """Return once the server has refused for good."""
+
 
 class _Origin(NamedTuple):
     name: str
@@ -62,10 +67,13 @@ class PodSampler:
         self, board: Board, inbox: Inbox, clock: Clock, *, node_name: str,
         settings: PodSettings | None = None, prefix: str = "nodeagent.io",
         on_change: Callable[[], None] = lambda: None, api: Callable[[], Awaitable[Watched]] | None = None,
+        has_api: Callable[[], bool] = lambda: False,
     ) -> None:
         """`prefix`: domain of our own annotations; `on_change`: called after a list that differs; `api`:
-        makes the source of the same name."""
+        makes the source of the same name; `has_api`: whether `auto` may take that."""
         self._api = api
+        self._has_api = has_api
+        self._denied_until_seconds = float("-inf")
         self._board = board
         self._inbox = inbox
         self._clock = clock
@@ -130,10 +138,18 @@ class PodSampler:
         settings = self._settings
         name: str = settings.source
         if name == "auto":
-            places = {"kubelet": settings.kubelet_token_file, "file": settings.file}
-            name = next((source for source, path in places.items() if Path(path).exists()), "none")
+            name = self._best()
         url = settings.kubelet_url or f"https://{self._node_name}:{KUBELET_PORT}"
         return _Origin(name, {"kubelet": url, "file": settings.file}.get(name, ""))
+
+    def _best(self) -> str:
+        """The API server unless it refused us for good and something else is there."""
+        has_api = self._api is not None and self._has_api()
+        if has_api and self._clock.monotonic_seconds() >= self._denied_until_seconds:
+            return "api"
+        places = {"kubelet": self._settings.kubelet_token_file, "file": self._settings.file}
+        other = next((source for source, path in places.items() if Path(path).exists()), "none")
+        return "api" if has_api and other == "none" else other
 
     def _watch_file(self) -> None:
         wanted = self._settings.file if self._settings.source in ("auto", "file") else ""
@@ -160,6 +176,7 @@ class PodSampler:
         watched = await self._watched_api(origin)
         task = asyncio.create_task(
             watched.run(lambda pods: self._took(origin, pods), lambda error: self._failed(origin, error)))
+        denied = asyncio.create_task(self._until_denied(watched))
         try:
             while self._origin() == origin and not task.done():
                 self._wake.clear()
@@ -170,9 +187,17 @@ class PodSampler:
                     waiting.cancel()
         finally:
             task.cancel()
-            (ended,) = await asyncio.gather(task, return_exceptions=True)
+            denied.cancel()
+            ended, _ = await asyncio.gather(task, denied, return_exceptions=True)
         if isinstance(ended, Exception):
             raise ended
+
+    async def _until_denied(self, watched: Watched) -> None:
+        """Have another source chosen when the server refuses for good."""
+        while True:
+            await watched.until_denied()
+            self._denied_until_seconds = self._clock.monotonic_seconds() + DENIED_SECONDS
+            self._wake.set()
 
     async def _watched_api(self, origin: _Origin) -> Watched:
         if self._api is None:

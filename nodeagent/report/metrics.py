@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
@@ -20,20 +19,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from nodeagent.report.families import CLUSTER_FAMILIES, Family
 from nodeagent.report.given import ReportInput
 from nodeagent.report.samples import SAMPLES
-
-
-class Family(Struct, frozen=True, kw_only=True):
-    """One metric as it is declared; docs/metrics.md is generated from these."""
-
-    name: str
-    """As in the page, a counter with its `_total`."""
-    kind: str
-    """gauge | counter | summary"""
-    help: str
-    labels: tuple[str, ...] = ()
-
 
 FAMILIES = (
     Family(
@@ -272,6 +260,7 @@ FAMILIES = (
         kind="counter",
         help="Annotations of pods that were refused in this boot, each value once.",
     ),
+    *CLUSTER_FAMILIES,
 )
 """Every metric, in the order of the page."""
 

@@ -8,6 +8,7 @@ carries a meaning that a word does not.
 from __future__ import annotations
 
 from nodeagent.model import State
+from nodeagent.report.render_cluster import api_lines
 from nodeagent.report.render_net import render_network
 from nodeagent.report.rows import SHORTEST_SENTENCE, UNCUT, check_table, trouble_lines
 from nodeagent.report.schema import (
@@ -206,7 +207,7 @@ def _sections(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
     lines += [("Waiting", _waiting(call)) for call in report.pending_calls if verbose or _is_slow(call)]
     lines += _worker_lines(report, verbose)
     lines += [("Taint", _taint(report, i)) for i in range(max(1, len(report.taint.wanted)))]
-    lines += _network_lines(report, verbose)
+    lines += _network_lines(report, verbose) + api_lines(report.api, verbose)
     lines += _log_lines(report, verbose) + _upkeep_lines(report, verbose)
     return lines + [("Next" if i == 0 else "", command) for i, command in enumerate(report.next)]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nodeagent.model import State
+from nodeagent.report.cluster_samples import CLUSTER_SAMPLES
 from nodeagent.report.given import ReportInput, known_gpus, pending_seconds, read, worker_states
 from nodeagent.report.net_samples import NET_SAMPLES
 from nodeagent.report.schema import RAISED
@@ -165,5 +166,6 @@ SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_config_reload_success": _config_reload,
     "nodeagent_state_file_writable": _state_file,
     **NET_SAMPLES,
+    **CLUSTER_SAMPLES,
 }
 """Metric name -> its samples."""

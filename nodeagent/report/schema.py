@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from nodeagent.model import NodeClass, State
+from nodeagent.report.cluster_schema import ApiReport
 from nodeagent.report.net_schema import NetDiffReport, NetShowReport, NetTopReport, NetworkStatus
 
 STATUS_SCHEMA = "nodeagent/status/v1"
@@ -257,6 +258,8 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     state_file: StateFileSummary | None
     network: NetworkStatus | None = None
     """Marking and counting of pods' traffic."""
+    api: ApiReport | None = None
+    """The connection to the API server."""
     config: ConfigSummary
     inbox_dropped: int
     """Events lost because more happened at once than the inbox holds."""

@@ -13,6 +13,7 @@ from typing import Any
 from nodeagent.decide.xid_table import NUMBER_CHECKS
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
+from nodeagent.report.cluster_status import api_report
 from nodeagent.report.given import ReportInput, pending_seconds, read, rfc3339, target_label, worker_states
 from nodeagent.report.gpus import gpu_status
 from nodeagent.report.net_status import network_status
@@ -79,6 +80,7 @@ def build_status(given: ReportInput) -> StatusReport:
         kernel_log=_kernel_log(given),
         state_file=_state_file(given),
         network=network_status(given),
+        api=api_report(given),
         config=ConfigSummary(files=list(given.config_files), reload_error=given.config_error),
         inbox_dropped=given.snapshot.inbox_dropped,
         dry_run=given.settings.node.dry_run,

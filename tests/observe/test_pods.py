@@ -268,3 +268,49 @@ def test_calm_and_news_make_it_eager_again() -> None:
     assert follow.is_active
     clock.now_seconds += module.FOLLOW_SECONDS
     assert not follow.is_active
+
+
+class RefusingApi:
+    """A watch that is refused when it is told to."""
+
+    def __init__(self) -> None:
+        self.refuses = asyncio.Event()
+
+    async def run(self, on_pods: Callable[[PodList], None], _: Callable[[DriverError], None]) -> None:
+        """One pod, and then nothing else."""
+        on_pods(PodList(source="api", pods=(Pod(uid="from-api", name="p", namespace="n"),)))
+        await asyncio.Event().wait()
+
+    async def read_once(self) -> PodList:
+        """The same."""
+        return PodList(source="api", pods=())
+
+    async def until_denied(self) -> None:
+        """As told; once."""
+        await self.refuses.wait()
+        self.refuses.clear()
+
+
+def test_auto_takes_the_api_server_first_and_leaves_it_when_refused(tmp_path: Path) -> None:
+    """With credentials the watch is the source; refused for good, the next one that is there."""
+    rig, api = Rig(tmp_path), RefusingApi()
+
+    async def opened() -> RefusingApi:
+        return api
+
+    rig.sampler = PodSampler(
+        rig.board, rig.inbox, SystemClock(), node_name="gpu-a17", settings=rig.settings, api=opened,
+        has_api=lambda: True,
+    )
+
+    async def main() -> None:
+        await until(lambda: rig.uids() == ["from-api"])
+        api.refuses.set()
+        await until(lambda: not api.refuses.is_set())
+        assert rig.source().source == "api"  # nothing else is there
+        rig.file.write_text(text("from-file"))
+        rig.sampler.request_now()
+        await until(lambda: rig.uids() == ["from-file"])
+
+    rig.run(main)
+    assert rig.source().source == "file"

@@ -23,6 +23,7 @@ from tests.report import build, scenes
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 UNITS = ("seconds", "bytes", "celsius", "ratio", "info", "total")
 NO_UNIT = {
+    "nodeagent_api_failing", "nodeagent_api_requests_left", "nodeagent_api_writes_held", "nodeagent_taint_set",
     "nodeagent_check_state",
     "nodeagent_check_fault_standing",
     "nodeagent_check_value",
@@ -114,6 +115,8 @@ def test_labels_are_few_and_bounded(family: Family) -> None:
         "family",
         "source",
         "reason",
+        "verb",
+        "priority_level",
     }
     if family.name == "nodeagent_pod_traffic_bytes_total":  # only where it is asked for
         allowed |= {"pod"}

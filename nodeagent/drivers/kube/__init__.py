@@ -7,10 +7,10 @@ decided elsewhere. httpx is imported at the first request: a node without a clus
 from nodeagent.drivers.kube.answers import ApiRefusal
 from nodeagent.drivers.kube.budget import Budget
 from nodeagent.drivers.kube.client import KubeClient
-from nodeagent.drivers.kube.credentials import Credentials, find_credentials
+from nodeagent.drivers.kube.credentials import Credentials, find_credentials, in_pod
 from nodeagent.drivers.kube.watch import WatchEnded, WatchEvent, watch
 
 __all__ = [
     "ApiRefusal", "Budget", "Credentials", "KubeClient", "WatchEnded", "WatchEvent", "find_credentials",
-    "watch",
+    "in_pod", "watch",
 ]

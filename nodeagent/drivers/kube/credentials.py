@@ -113,6 +113,11 @@ def _pem(path: str, data: bytes) -> bytes:
     return read(path, "read certificate") if path else data
 
 
+def in_pod(environment: Mapping[str, str], folder: str = ACCOUNT_FOLDER) -> bool:
+    """True where a pod's account is mounted."""
+    return bool(environment.get("KUBERNETES_SERVICE_HOST")) and Path(folder, "token").exists()
+
+
 def find_credentials(
     kubeconfig: str, environment: Mapping[str, str], folder: str = ACCOUNT_FOLDER
 ) -> Credentials | None:
@@ -122,10 +127,9 @@ def find_credentials(
     """
     if kubeconfig:
         return from_kubeconfig(kubeconfig)
-    host = environment.get("KUBERNETES_SERVICE_HOST", "")
-    token_file = Path(folder, "token")
-    if not host or not token_file.exists():
+    if not in_pod(environment, folder):
         return None
+    host, token_file = environment["KUBERNETES_SERVICE_HOST"], Path(folder, "token")
     port = next(filter(None, map(environment.get, _PORTS)), "443")
     shown = f"[{host}]" if ":" in host else host
     return Credentials(

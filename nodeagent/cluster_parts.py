@@ -1,0 +1,119 @@
+"""Builds the half of the agent that speaks with the API server: one client and one budget for all of it.
+
+Nothing of it is loaded on a node without a cluster. It never decides what is asked or written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from nodeagent.drivers.clock import Clock
+from nodeagent.errors import DriverError
+from nodeagent.observe.board import Board
+from nodeagent.observe.inbox import Inbox
+from nodeagent.settings import Settings
+
+if TYPE_CHECKING:
+    from nodeagent.drivers.kube import KubeClient
+    from nodeagent.observe.cluster import ApiPods, NodeWatch
+
+LOOK_SECONDS = 5.0
+"""How often a node without credentials is looked at for some."""
+
+
+class ClusterParts:
+    """The client, and the watch of the own Node."""
+
+    def __init__(self, settings: Settings, board: Board, inbox: Inbox, clock: Clock) -> None:
+        self._settings = settings
+        self._board = board
+        self._inbox = inbox
+        self._clock = clock
+        self._client: KubeClient | None = None
+        self._watch: NodeWatch | None = None
+
+    @property
+    def available(self) -> bool:
+        """True when the API server is to be spoken with, and there is something to log in with."""
+        return self._settings.cluster.enabled != "false" and self._has_credentials()
+
+    def _has_credentials(self) -> bool:
+        if self._settings.cluster.kubeconfig:
+            return True
+        if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return False
+        return bool(importlib.import_module("nodeagent.drivers.kube").in_pod(os.environ))
+
+    def apply(self, settings: Settings) -> None:
+        """Take reloaded settings; credentials are looked for again at each request."""
+        self._settings = settings
+
+    async def open_pods(self) -> ApiPods:
+        """The watch of pods."""
+        client = await self._opened()
+        cluster = importlib.import_module("nodeagent.observe.cluster")
+        settings = self._settings
+        made: ApiPods = cluster.ApiPods(
+            client, node_name=settings.node.name, prefix=settings.cluster.taint_prefix,
+            start_seconds=cluster.START_SECONDS,
+        )
+        return made
+
+    def runs(self) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
+        """Named tasks, each for ever."""
+        return (("own Node", self._run_watch),)
+
+    def tell(self) -> None:
+        """Have the state of the connection on the board as it is now."""
+        if self._watch is not None:
+            self._watch.tell()
+
+    # ------------------------------------------------------------------ inside
+
+    async def _opened(self) -> KubeClient:
+        """The one client of this process; whatever it needs is loaded in a thread."""
+        module = await asyncio.to_thread(importlib.import_module, "nodeagent.observe.cluster")
+        if self._client is None:
+            self._client = module.open_client(
+                lambda: self._settings.cluster.kubeconfig, self._clock.monotonic_seconds)
+        return self._client
+
+    async def _run_watch(self) -> None:
+        while True:
+            while not self.available:
+                await asyncio.sleep(LOOK_SECONDS)
+            client = await self._opened()
+            cluster = importlib.import_module("nodeagent.observe.cluster")
+            settings = self._settings
+            self._watch = cluster.NodeWatch(
+                client, self._board, self._inbox, node_name=settings.node.name,
+                prefix=settings.cluster.taint_prefix, server=self._server,
+                start_seconds=cluster.START_SECONDS,
+            )
+            await self._while_available(self._watch.run)
+
+    async def _while_available(self, run: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.ensure_future(run())
+        try:
+            while self.available and not task.done():
+                await asyncio.wait((task,), timeout=LOOK_SECONDS)
+        finally:
+            task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+            self._watch = None
+            for signal in ("cluster.node", "cluster.api"):
+                self._board.drop(signal, "node")
+        if isinstance(ended, Exception):
+            raise ended
+
+    def _server(self) -> str:
+        credentials = importlib.import_module("nodeagent.drivers.kube")
+        with contextlib.suppress(DriverError):
+            found = credentials.find_credentials(self._settings.cluster.kubeconfig, os.environ)
+            return found.server if found is not None else ""
+        return ""
