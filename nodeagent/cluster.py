@@ -25,6 +25,8 @@ class NodeCondition(Struct, frozen=True, kw_only=True):
     status: str
     """True, False or Unknown; the server takes any text."""
     reason: str = ""
+    message: str = ""
+    """Of our own conditions only."""
 
 
 class NodeObject(Struct, frozen=True, kw_only=True):
@@ -95,3 +97,14 @@ class ApiStatus(Struct, frozen=True, kw_only=True):
     """How the newest request or watch failed, None when it did not."""
     error: str = ""
     server_version: str = ""
+
+
+class NodeWrites(Struct, frozen=True, kw_only=True):
+    """What one cycle says of writes to the API server."""
+
+    held: str = ""
+    """Why nothing is written now; "" when writes are free."""
+    pending: tuple[str, ...] = ()
+    """What is to be written, one op a line; while held what would be."""
+    waiting: str = ""
+    """Why what is pending is not tried just now: what failed, and how long it waits."""

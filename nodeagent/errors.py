@@ -50,6 +50,14 @@ class DriverError(Exception):
     `detail` is a sentence fragment for a person ("NVML returned 15, GPU is lost").
     """
 
+    retry_after_seconds: float = 0.0
+    """The least wait that the other side asked for."""
+
+    @property
+    def is_stale(self) -> bool:
+        """True when what the request was based on is no longer so: read again, then decide anew."""
+        return False
+
     def __init__(self, kind: ErrorKind, target: str, op: str, detail: str = "") -> None:
         self.kind = kind
         self.target = target

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from nodeagent.cluster_memory import ClusterMemory
 from nodeagent.model import (
     Incident,
     Instant,
@@ -185,3 +186,4 @@ class Memory(Struct, frozen=True, kw_only=True):
     marks: MarkMemory = MarkMemory()
     traffic: TrafficMemory = TrafficMemory()
     shape: ShapeMemory = ShapeMemory()
+    cluster: ClusterMemory = ClusterMemory()

@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from nodeagent.cluster import NodeWrites
+
 NODE = "node"
 """The target of everything that concerns the whole node. GPUs are targeted by PCI address."""
 
@@ -178,7 +180,7 @@ class Op(Struct, frozen=True, kw_only=True):
     """One attempt against one outside world, with a deadline in seconds."""
 
     kind: str
-    """nvml.release | nvml.resume"""
+    """nvml.release | nvml.resume, those of the kernel executor, node.*, event.*"""
     target: str
     deadline_seconds: float
     arguments: dict[str, Any] = {}
@@ -214,3 +216,5 @@ class Decision(Struct, frozen=True, kw_only=True):
     """CLOCK_MONOTONIC of the earliest due time in Memory, None when nothing waits."""
     released: bool = False
     """NVML is, or is about to be, released."""
+    node_writes: NodeWrites = NodeWrites()
+    """What is written to the API server, or why not."""

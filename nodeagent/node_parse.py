@@ -15,6 +15,8 @@ from nodeagent.errors import DriverError, ErrorKind
 
 MAX_TEXT_CHARACTERS = 64 << 10
 """Longest value of an annotation of ours; a longer one is none of ours and is left out."""
+OWN_CONDITIONS = "NodeAgent"
+"""Beginning of the types of our own conditions."""
 MAX_ADDRESSES = 32
 
 
@@ -49,6 +51,7 @@ class _Condition(Struct):
     type: str
     status: str | None = None
     reason: str | None = None
+    message: str | None = None
 
 
 class _Address(Struct):
@@ -97,7 +100,10 @@ def parse_node(data: bytes, prefix: str = "nodeagent.io") -> NodeObject:
         taints_json=taints_json,
         unschedulable=bool(spec.unschedulable),
         conditions=tuple(
-            NodeCondition(type=c.type, status=c.status or "", reason=c.reason or "")
+            NodeCondition(
+                type=c.type, status=c.status or "", reason=c.reason or "",
+                message=(c.message or "") if c.type.startswith(OWN_CONDITIONS) else "",
+            )
             for c in status.conditions or ()
         ),
         has_annotations=metadata.annotations is not None,

@@ -264,6 +264,17 @@ class GpuCommand(Struct, frozen=True, kw_only=True, tag="gpu_command"):
     reason: str = ""
 
 
+class NodeCommand(Struct, frozen=True, kw_only=True, tag="node_command"):
+    """`nodeagent pause|unpause` and `nodeagent node release|resume`, from the socket."""
+
+    verb: str
+    """pause | unpause | release | resume"""
+    for_seconds: float = 0.0
+    reason: str = ""
+    user_id: int | None = None
+    """uid of the socket's peer."""
+
+
 class ConfigReloaded(Struct, frozen=True, kw_only=True, tag="config_reloaded"):
     """SIGHUP was handled; `error` is empty when the new configuration is in force."""
 
@@ -278,9 +289,13 @@ class Outcome(Struct, frozen=True, kw_only=True, tag="outcome"):
     ok: bool
     error_kind: ErrorKind | None = None
     detail: str = ""
+    is_stale: bool = False
+    """What the op was based on is no longer so: read, then decide anew."""
+    retry_after_seconds: float = 0.0
+    """The least wait that was asked for."""
 
 
-Event = XidEvent | SxidEvent | KernelLogGap | GpuCommand | ConfigReloaded | Outcome
+Event = XidEvent | SxidEvent | KernelLogGap | GpuCommand | NodeCommand | ConfigReloaded | Outcome
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -62,8 +62,8 @@ class Executor:
             return Outcome(op=op.kind, target=op.target, ok=False, error_kind=ErrorKind.TIMEOUT,
                            detail=f"no end within {op.deadline_seconds:.0f} s")
         except DriverError as error:
-            return Outcome(op=op.kind, target=op.target, ok=False, error_kind=error.kind,
-                           detail=str(error))
+            return Outcome(op=op.kind, target=op.target, ok=False, error_kind=error.kind, detail=str(error),
+                           is_stale=error.is_stale, retry_after_seconds=error.retry_after_seconds)
         finally:
             self._current = None
         return Outcome(op=op.kind, target=op.target, ok=True, detail=detail)

@@ -10,9 +10,21 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nodeagent.decide import counters, gpus, incidents, network, release, taints, verdict, xid, xid_clear
+from nodeagent.decide import (
+    counters,
+    gpus,
+    incidents,
+    network,
+    node_write,
+    release,
+    taints,
+    verdict,
+    xid,
+    xid_clear,
+)
 from nodeagent.decide.check import Check, CheckInput, run_check
 from nodeagent.decide.marks import MarkOptions
+from nodeagent.decide.node_write import WriteOptions
 from nodeagent.decide.registry import registry
 from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.xid_table import NUMBER_CHECKS, XidTable
@@ -26,6 +38,7 @@ from nodeagent.model import (
     Notice,
     Plan,
     State,
+    Taint,
     Transition,
     Verdict,
 )
@@ -55,8 +68,10 @@ def decide(
     *,
     checks: Mapping[str, Check] | None = None,
     marking: MarkOptions | None = None,
+    writing: WriteOptions | None = None,
 ) -> tuple[Decision, Memory, tuple[Plan, ...]]:
-    """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all."""
+    """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all; `writing`: whether and
+    why not the Node object is written, None = not at all."""
     checks = registry() if checks is None else checks
     now = snapshot.now
     memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
@@ -70,24 +85,29 @@ def decide(
     known = memory.verdict
     word, memory = verdict.node_verdict(memory, rows, now)
     memory = incidents.update(memory, checks, functools.partial(xid.linked_numbers, table), now)
+    wanted = taints.wanted_taints(memory, checks, settings.cluster.taint_prefix)
+    written = _write(writing, snapshot, memory, wanted, (word.state, checks, settings))
+    memory = written.memory
     decision = Decision(
         verdict=word,
         rows=rows,
         incidents=memory.incidents,
-        wanted_taints=taints.wanted_taints(memory, checks, settings.cluster.taint_prefix),
+        wanted_taints=wanted,
+        node_writes=written.writes,
         notices=(
-            *notices, *told, *released, *refused,
+            *notices, *told, *released, *refused, *written.notices,
             *_event_notices(snapshot),
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),
         ),
         next_due_seconds=_earliest(
             release.next_due_seconds(memory), xid.due_seconds(memory, table),
-            network.next_due_seconds(memory, now.at.monotonic_seconds),
+            network.next_due_seconds(memory, now.at.monotonic_seconds), written.next_due_seconds,
         ),
         released=memory.release is not None,
     )
-    return decision, memory, (*release.plan(memory, snapshot), *marks_plans)
+    node_plans = () if written.plan is None else (written.plan,)
+    return decision, memory, (*release.plan(memory, snapshot), *marks_plans, *node_plans)
 
 
 def _mark(
@@ -98,6 +118,18 @@ def _mark(
         return memory, (), ()
     after, plan = network.step(marking, snapshot, memory)
     return after, () if plan is None else (plan,), network.notices(memory, after)
+
+
+def _write(
+    writing: WriteOptions | None, snapshot: Snapshot, memory: Memory, wanted: tuple[Taint, ...],
+    by: tuple[State, Mapping[str, Check], Settings],
+) -> node_write.Written:
+    """One cycle of writes to the own Node. `by`: the verdict and what it was judged by."""
+    verdict_state, checks, settings = by
+    prefix = settings.cluster.taint_prefix
+    by_identity = node_write.by_identity(wanted, taints.faults_by_key(memory, checks, prefix))
+    options = writing or WriteOptions()
+    return node_write.step(options, snapshot, memory, by_identity, verdict_state, prefix=prefix)
 
 
 def _fold_xids(

@@ -23,7 +23,8 @@ from tests.report import build, scenes
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 UNITS = ("seconds", "bytes", "celsius", "ratio", "info", "total")
 NO_UNIT = {
-    "nodeagent_api_failing", "nodeagent_api_requests_left", "nodeagent_api_writes_held", "nodeagent_taint_set",
+    "nodeagent_api_failing", "nodeagent_api_requests_left", "nodeagent_api_writes_held",
+    "nodeagent_taint_set",
     "nodeagent_check_state",
     "nodeagent_check_fault_standing",
     "nodeagent_check_value",
