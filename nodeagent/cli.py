@@ -36,6 +36,9 @@ _MODULES = {
     "explain": "nodeagent.cli_explain",
     "net": "nodeagent.cli_net",
     "gpu": "nodeagent.cli_gpu",
+    "pause": "nodeagent.cli_node",
+    "unpause": "nodeagent.cli_node",
+    "node": "nodeagent.cli_node",
     "config": "nodeagent.cli_config",
     "version": "nodeagent.cli_config",
 }
@@ -135,6 +138,8 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     )
     commands |= _add_net(commands["net"], common)
     commands |= _add_gpu(commands["gpu"], common)
+    commands |= _add_node(commands["node"], common)
+    _add_pause(commands["pause"])
     commands |= _add_config(commands["config"], common)
     return parser, commands
 
@@ -160,6 +165,22 @@ def _add_gpu(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
     repaired.add_argument("target", metavar="TARGET", help="PCI address, like 0000:4e:00.0")
     repaired.add_argument("--reason", metavar="TEXT", required=True, help="who repaired what")
     return {"gpu release": release, "gpu resume": resume, "gpu repaired": repaired}
+
+
+def _add_pause(parser: _Parser) -> None:
+    parser.add_argument(
+        "--for", metavar="TIME", dest="for_seconds", type=duration_seconds, required=True, help="15m, 1h, 2d"
+    )
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="who and why; it is shown")
+
+
+def _add_node(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+    release = verbs.add_parser(
+        "release", parents=[common], help="take our taints, ledger and conditions off the Node"
+    )
+    resume = verbs.add_parser("resume", parents=[common], help="write faults to the Node again")
+    return {"node release": release, "node resume": resume}
 
 
 def _add_net(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
@@ -223,6 +244,7 @@ _MISSING = {
     "WHAT": "; name a check id, `xid 79` or `sxid 12028`",
     "POD": "; name a pod like namespace/name, or its uid",
     "--reason": "; say who repaired what, like --reason 'board replaced, ticket 123'",
+    "--for, --reason": "; like --for 1h --reason 'upgrade, ticket 123'",
 }
 
 
@@ -247,6 +269,9 @@ _COMMANDS = {
     "history": "changes of state, oldest first",
     "net": "pods' traffic: top, show POD, diff, cleanup",
     "gpu": "let go of the GPUs for a reset, take them back, report a repair",
+    "pause": "write nothing to the API server for a time",
+    "unpause": "let writes to the API server go on",
+    "node": "take everything of ours off the Node object, or put it there again",
     "config": "show or judge the configuration",
     "version": "print the version",
 }

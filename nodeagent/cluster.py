@@ -99,10 +99,13 @@ class ApiStatus(Struct, frozen=True, kw_only=True):
     server_version: str = ""
 
 
+NO_SERVER = "there is no API server to write to"
+
+
 class NodeWrites(Struct, frozen=True, kw_only=True):
     """What one cycle says of writes to the API server."""
 
-    held: str = ""
+    held: str = NO_SERVER
     """Why nothing is written now; "" when writes are free."""
     pending: tuple[str, ...] = ()
     """What is to be written, one op a line; while held what would be."""

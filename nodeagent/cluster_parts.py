@@ -12,13 +12,16 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from nodeagent.decide.node_write import WriteOptions
 from nodeagent.drivers.clock import Clock
-from nodeagent.errors import DriverError
+from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.model import Op
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
 from nodeagent.settings import Settings
 
 if TYPE_CHECKING:
+    from nodeagent.act.cluster import NodeWriter
     from nodeagent.drivers.kube import KubeClient
     from nodeagent.observe.cluster import ApiPods, NodeWatch
 
@@ -36,6 +39,9 @@ class ClusterParts:
         self._clock = clock
         self._client: KubeClient | None = None
         self._watch: NodeWatch | None = None
+        self._writer: NodeWriter | None = None
+        self.paused: Callable[[], str] = lambda: ""
+        """Why an operator does not want writes now; "" when nobody minds."""
 
     @property
     def available(self) -> bool:
@@ -68,6 +74,22 @@ class ClusterParts:
         """Named tasks, each for ever."""
         return (("own Node", self._run_watch),)
 
+    def writing(self) -> WriteOptions:
+        """Whether and why not the Node may be written, as of now; a pause is decide's."""
+        return WriteOptions(enabled=self._writer is not None, held=self._held())
+
+    async def perform(self, op: Op) -> str:
+        """Carry out one op on the Node; raises DriverError."""
+        if self._writer is None:
+            raise DriverError(ErrorKind.ABSENT, op.target, op.kind, "there is no API server to write to")
+        return await self._writer.perform(op)
+
+    def _held(self) -> str:
+        if self._settings.node.dry_run:
+            return "dry run"
+        switch = self._settings.cluster.kill_switch_file
+        return f"the kill switch {switch} is there" if os.path.lexists(switch) else ""
+
     def tell(self) -> None:
         """Have the state of the connection on the board as it is now."""
         if self._watch is not None:
@@ -95,6 +117,11 @@ class ClusterParts:
                 prefix=settings.cluster.taint_prefix, server=self._server,
                 start_seconds=cluster.START_SECONDS,
             )
+            writer = importlib.import_module("nodeagent.act.cluster").NodeWriter
+            self._writer = writer(
+                client, settings.node.name, answered=self._watch.answered, gate=self._gate,
+                reads_as=self._reads_as,
+            )
             await self._while_available(self._watch.run)
 
     async def _while_available(self, run: Callable[[], Awaitable[None]]) -> None:
@@ -105,11 +132,18 @@ class ClusterParts:
         finally:
             task.cancel()
             (ended,) = await asyncio.gather(task, return_exceptions=True)
-            self._watch = None
+            self._watch = self._writer = None
             for signal in ("cluster.node", "cluster.api"):
                 self._board.drop(signal, "node")
         if isinstance(ended, Exception):
             raise ended
+
+    def _gate(self) -> str:
+        return self._held() or self.paused()
+
+    def _reads_as(self) -> str:
+        is_node = self._watch is not None and self._watch.identity == "node"
+        return f"system:node:{self._settings.node.name}" if is_node else ""
 
     def _server(self) -> str:
         credentials = importlib.import_module("nodeagent.drivers.kube")

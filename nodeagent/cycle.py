@@ -14,6 +14,7 @@ from nodeagent.decide import mark_plan, network
 from nodeagent.decide.check import Check
 from nodeagent.decide.decide import decide
 from nodeagent.decide.marks import MarkOptions
+from nodeagent.decide.node_write import WriteOptions
 from nodeagent.decide.xid_table import XidTable
 from nodeagent.drivers.clock import Clock
 from nodeagent.memory import Memory
@@ -42,6 +43,7 @@ class Cycle:
         self, *, settings: Settings, memory: Memory, board: Board, inbox: Inbox, clock: Clock,
         table: XidTable, checks: Mapping[str, Check], publish: Publish, tell: Tell,
         marking: Callable[[], MarkOptions | None] = lambda: None,
+        writing: Callable[[], WriteOptions | None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.memory = memory
@@ -57,6 +59,7 @@ class Cycle:
         self._publish = publish
         self._tell = tell
         self._marking = marking
+        self._writing = writing
         self._before: Snapshot | None = None
 
     def once(self) -> tuple[Decision, tuple[Plan, ...]]:
@@ -65,7 +68,7 @@ class Cycle:
         snapshot = freeze(self._board, self._inbox, self._clock, self.settings.node.name)
         decision, self.memory, plans = decide(
             self.settings, snapshot, self.memory, self._table, checks=self._checks,
-            marking=self._marking(),
+            marking=self._marking(), writing=self._writing(),
         )
         for notice in (*changes.notices(self._before, snapshot), *decision.notices):
             self._tell(notice)

@@ -19,7 +19,7 @@ from nodeagent.act import gpu, saver
 from nodeagent.act.executor import Executor
 from nodeagent.cluster_parts import ClusterParts
 from nodeagent.cycle import PACE_SECONDS, Cycle
-from nodeagent.decide import mark_plan, network, release
+from nodeagent.decide import mark_plan, network, node_ops, node_write, release
 from nodeagent.decide.registry import registry
 from nodeagent.drivers import systemd
 from nodeagent.drivers.lock import InstanceLock
@@ -33,7 +33,7 @@ from nodeagent.report.render import headline
 from nodeagent.report.schema import StatusReport
 from nodeagent.report.server import StatusServer
 from nodeagent.settings import Settings
-from nodeagent.signals import ConfigReloaded, Snapshot
+from nodeagent.signals import ConfigReloaded, Outcome, Snapshot
 from nodeagent.stop_signals import Signals
 from nodeagent.surface import AgentSurface
 
@@ -83,7 +83,10 @@ class Daemon:
             settings=settings, memory=memory, board=parts.board, inbox=parts.inbox,
             clock=parts.clock, table=parts.table, checks=parts.checks,
             publish=self._publish, tell=self._tell, marking=self._network.options,
+            writing=self._cluster.writing,
         )
+        self._cluster.paused = lambda: node_write.paused(
+            self._cycle.memory.cluster, Now(at=parts.clock.instant(), clock_synchronized=False))
         self._saver = saver.Saver(
             store, lambda s: parts.board.put("state_file", NODE, s), state_file.set_aside
         )
@@ -95,10 +98,13 @@ class Daemon:
         self._surface.requests_refused = self._server.rejected
 
     def _made_executors(self, parts: Parts) -> dict[str, Executor]:
+        def urgently(outcome: Outcome) -> None:
+            parts.inbox.put(outcome, urgent=True)
+
         return {
+            node_ops.EXECUTOR: Executor(node_ops.EXECUTOR, self._cluster.perform, urgently),
             release.EXECUTOR: Executor(
-                release.EXECUTOR, lambda op: gpu.perform(parts.gpus, op),
-                lambda outcome: parts.inbox.put(outcome, urgent=True),
+                release.EXECUTOR, lambda op: gpu.perform(parts.gpus, op), urgently,
             ),
             mark_plan.EXECUTOR: Executor(
                 mark_plan.EXECUTOR, self._network.perform,

@@ -190,11 +190,14 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Section `[cluster]`: the node's taint."""
 
     enabled: Switch = "auto"
-    """Whether the node's taint is written. This version shows what it would set, and writes none."""
+    """Whether the API server is spoken with: the own Node watched, its taints, ledger and conditions written.
+    auto: where there are credentials, a pod's account or `kubeconfig`."""
     taint_prefix: DomainName = "nodeagent.io"
     """DNS domain before the slash of every taint, annotation and label of ours."""
     kubeconfig: OptionalPath = ""
     """Where the API server is and who we are there. Empty: the account of the agent's pod."""
+    kill_switch_file: AbsolutePath = "/var/lib/nodeagent/stop-api-writes"
+    """While this file exists nothing is written to the API server; no restart, no API needed."""
 
 
 class StatusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

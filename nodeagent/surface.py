@@ -20,7 +20,7 @@ from nodeagent.report import metrics, schema, status
 from nodeagent.report.given import ReportInput
 from nodeagent.report.server import BadRequest, CommandAnswer
 from nodeagent.settings import Settings
-from nodeagent.signals import GpuCommand, SignalKey, Snapshot, WorkerStatus, read_as
+from nodeagent.signals import GpuCommand, NodeCommand, SignalKey, Snapshot, WorkerStatus, read_as
 
 FRESH_DEADLINE_SECONDS = 10.0
 RELEASE_DEADLINE_SECONDS = 20.0
@@ -155,6 +155,22 @@ class AgentSurface:
         wanted = command.verb == "release"
         done = await self._until(lambda: self._is_released() is wanted, RELEASE_DEADLINE_SECONDS)
         return _answer(wanted, done, self._now_given(), self._nvml())
+
+    async def node_command(self, command: NodeCommand) -> CommandAnswer:
+        """Hand a command on writes to the Node to the next cycle; answer what holds from then on."""
+        self._now_given()
+        self._inbox.put(command, urgent=True)
+        await self._next_cycle()
+        given = self._now_given()
+        held = given.decision.node_writes.held if given.decision is not None else ""
+        sentence = {
+            "pause": f"nothing is written to the API server: {held}",
+            "unpause": f"still nothing is written: {held}" if held else "writes to the API server go on",
+            "release": "our taints, ledger and conditions are taken off the Node"
+            + (f", once it may be written: {held}" if held else "") + "; undo: nodeagent node resume",
+            "resume": "faults are written to the Node again",
+        }[command.verb]
+        return CommandAnswer(ok=True, sentence=sentence)
 
     def _nvml(self) -> WorkerStatus | None:
         return read_as(self._board.readings().get(SignalKey("worker.nvml", NODE)), WorkerStatus)

@@ -23,7 +23,7 @@ PURE_COUNTS = frozenset({
     "GpuMemory.links_seen",  # named after what they count
     "GpuMemory.recovery_action", "RecoveryAction.value",  # a code of the driver's
     "Reading.sequence", "KernelLogCursor.sequence", "KernelLogStatus.sequence",  # order, not a quantity
-    "WorkerStatus.pid", "GpuCommand.user_id",  # identities
+    "WorkerStatus.pid", "GpuCommand.user_id", "NodeCommand.user_id",  # identities
     "WorkerStatus.misses", "WorkerStatus.restarts",  # named after what they count
     "KernelLogStatus.records", "KernelLogStatus.reopened",
     "GpuBaseline.count", "GpuProcesses.count", "XidEvent.count", "SxidEvent.count",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from nodeagent.cluster import NodeObject, NodeWrites
+from nodeagent.cluster import NO_SERVER, NodeObject, NodeWrites
 from nodeagent.cluster_memory import ClusterMemory, NodeRelease, Pause, Retry
 from nodeagent.decide import ledger, node_ops, node_taints, node_words
 from nodeagent.decide.node_taints import Change, Wanted
@@ -24,7 +24,6 @@ from nodeagent.signals import NodeCommand, Outcome, SignalKey, Snapshot
 
 FIRST_WAIT_SECONDS, LAST_WAIT_SECONDS = 1.0, 300.0
 """Longest wait after the first failure of an op and after many, doubled between; with full jitter."""
-NO_SERVER = "there is no API server to write to"
 STALE_WAIT_SECONDS = 0.05
 STALE_TRIES = 5
 """As often is read and tried again at once when others write at the same time."""
@@ -57,7 +56,7 @@ def step(
     """Memory after this snapshot, and the plan when the Node is not as wanted. `verdict`: the node's."""
     now = snapshot.now
     cluster, notices = _commands(memory.cluster, snapshot)
-    held = options.held or _paused(cluster, now)
+    held = options.held or paused(cluster, now)
     cluster = _outcomes(cluster, snapshot)
     reading = snapshot.readings.get(SignalKey("cluster.node", NODE))
     if not options.enabled or reading is None or not isinstance(reading.value, NodeObject):
@@ -160,11 +159,14 @@ def _resumed(reason: str, user_id: int | None) -> Notice:
     return Notice(event="writes_resumed", fields={"reason": reason, "user_id": user_id})
 
 
-def _paused(memory: ClusterMemory, now: Now) -> str:
+def paused(memory: ClusterMemory, now: Now) -> str:
+    """Who paused writes, for how long still and why; "" while nobody did."""
     pause = memory.pause
     if pause is None:
         return ""
     left_seconds = pause.for_seconds - now.age_seconds(pause.since)
+    if left_seconds <= 0:
+        return ""
     by = f"uid {pause.user_id}" if pause.user_id is not None else "an operator"
     return f"paused by {by} for another {left_seconds / 60:.0f} min: {pause.reason}"
 

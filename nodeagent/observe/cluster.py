@@ -169,6 +169,11 @@ class NodeWatch:
         """Watch for ever; where that is refused read now and then. Cancel it to end."""
         await self._watch.run()
 
+    @property
+    def identity(self) -> str:
+        """node | account: as whom the Node is watched; "" before the first answer."""
+        return {None: "", True: "node", False: "account"}[self._watch.as_node]
+
     def answered(self, data: bytes) -> None:
         """Take a Node that an answer brought, as to a patch: it is the base of the next. What the watch
         still brings from before it is old. Raises DriverError(invalid)."""
@@ -178,10 +183,9 @@ class NodeWatch:
 
     def tell(self) -> None:
         """Put the state of the connection, and what is left of the budget, on the board."""
-        identity = {None: "", True: "node", False: "account"}[self._watch.as_node]
         error = self._error
         self._board.put(API_SIGNAL, NODE, ApiStatus(
-            server=self._server(), budget=self._client.budget.as_of_now(), identity=identity,
+            server=self._server(), budget=self._client.budget.as_of_now(), identity=self.identity,
             error_kind=error.kind if error else None, error=str(error) if error else "",
         ))
 

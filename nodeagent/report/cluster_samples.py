@@ -36,11 +36,24 @@ def _failing(given: ReportInput) -> Samples:
         yield (), float(bool(status.error))
 
 
+def _held(given: ReportInput) -> Samples:
+    if _api(given) is not None and given.decision is not None:
+        yield (), float(bool(given.decision.node_writes.held))
+
+
+def _taints_set(given: ReportInput) -> Samples:
+    for claim in given.memory.cluster.claims.values():
+        if claim.written:
+            yield (claim.key, claim.effect, claim.value), 1.0
+
+
 CLUSTER_SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_api_failing": _failing,
     "nodeagent_api_requests_total": _per_verb(lambda verb: verb.spent_count),
     "nodeagent_api_requests_withheld_total": _per_verb(lambda verb: verb.withheld_count),
     "nodeagent_api_requests_left": _per_verb(lambda verb: verb.left_count),
     "nodeagent_api_throttled_total": _throttled,
+    "nodeagent_api_writes_held": _held,
+    "nodeagent_taint_set": _taints_set,
 }
 """Metric name -> its samples."""

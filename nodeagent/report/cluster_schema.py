@@ -29,6 +29,25 @@ class ThrottleStatus(Struct, frozen=True, kw_only=True):
     throttled: int
 
 
+class OwnTaint(Struct, frozen=True, kw_only=True):
+    """A taint of ours on the Node."""
+
+    key: str
+    value: str
+    effect: str
+    since: str
+
+
+class WithheldTaint(Struct, frozen=True, kw_only=True):
+    """A taint that is not set again while the faults stand for which it was set."""
+
+    taint: str
+    """key:effect"""
+    by: str
+    contested: bool
+    """True: others kept removing it."""
+
+
 class ApiReport(Struct, frozen=True, kw_only=True):
     """What stands between the agent and the API server."""
 
@@ -48,3 +67,15 @@ class ApiReport(Struct, frozen=True, kw_only=True):
     priority_level: str
     """uid of the level that the newest answer was served at."""
     flow_schema: str
+    held: str = ""
+    """Why nothing is written now; "" when writes are free."""
+    pending: list[str] = []
+    """What is to be written, one op a line; while held what would be."""
+    waiting: str = ""
+    """Why what is pending is not tried just now."""
+    taints_set: list[OwnTaint] = []
+    """Taints of ours that the Node was seen to carry."""
+    withheld: list[WithheldTaint] = []
+    """Taints that the faults ask for and that somebody does not want."""
+    released: bool = False
+    """`nodeagent node release` was given: nothing of ours is put on the Node."""

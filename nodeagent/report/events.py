@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.report.cluster_events import CLUSTER_EVENTS
+
 _STATUS = "nodeagent status"
 _EXPLAIN = "nodeagent explain @NODEAGENT_CHECK@"
 
@@ -275,6 +277,10 @@ _KINDS = (
         ("reason",),
         "The agent leaves what it has set on this node as it is.",
         ("systemctl status nodeagent",),
+    ),
+    *(
+        EventKind(name, identity, Priority(priority), sentence, fields, meaning, first_steps)
+        for name, identity, priority, sentence, fields, meaning, first_steps in CLUSTER_EVENTS
     ),
 )
 

@@ -46,5 +46,16 @@ CLUSTER_FAMILIES = (
         labels=("priority_level",),
         help="Answers 429 by overload, by the uid of the server's priority level.",
     ),
+    Family(
+        name="nodeagent_api_writes_held",
+        kind="gauge",
+        help="1 while nothing is written to the API server: dry run, pause or kill switch.",
+    ),
+    Family(
+        name="nodeagent_taint_set",
+        kind="gauge",
+        labels=("key", "effect", "value"),
+        help="1 for each taint of ours that the Node was seen to carry. Absent when none is.",
+    ),
 )
 """What only a node of a cluster has."""

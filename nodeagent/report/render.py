@@ -8,7 +8,7 @@ carries a meaning that a word does not.
 from __future__ import annotations
 
 from nodeagent.model import State
-from nodeagent.report.render_cluster import api_lines
+from nodeagent.report.render_cluster import api_lines, taint_verb
 from nodeagent.report.render_net import render_network
 from nodeagent.report.rows import SHORTEST_SENTENCE, UNCUT, check_table, trouble_lines
 from nodeagent.report.schema import (
@@ -270,12 +270,12 @@ def _worker_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
 
 
 def _taint(report: StatusReport, index: int) -> str:
-    aside = "dry run" if report.taint.dry_run else "nothing writes to a cluster yet"
-    aside = f" ({aside})" if report.taint.would or report.taint.dry_run else ""
+    held = "dry run" if report.taint.dry_run else report.taint.held
+    aside = f" ({held})" if held else ""
     if not report.taint.wanted:
         return f"none wanted{aside}"
     taint = report.taint.wanted[index]
-    verb = "would set" if aside else "set"
+    verb = taint_verb(report.api, taint) if not aside else "would set"
     return f"{verb} {taint.key}={taint.value}:{taint.effect}{aside}"
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nodeagent.report.cluster_schema import ApiReport
 from nodeagent.report.text import counted, duration
+
+if TYPE_CHECKING:
+    from nodeagent.report.schema import TaintRow
 
 
 def api_lines(api: ApiReport | None, verbose: bool) -> list[tuple[str, str]]:
@@ -15,7 +20,26 @@ def api_lines(api: ApiReport | None, verbose: bool) -> list[tuple[str, str]]:
     throttled = sum(throttle.throttled for throttle in api.throttles)
     if api.budget and (verbose or withheld or throttled):
         lines.append(("Budget", _budget(api)))
+    if api.waiting:
+        lines.append(("Waiting", api.waiting))
+    lines += [("Pending", line) for line in api.pending if verbose or (api.held and not api.waiting)]
+    lines += [
+        ("Withheld", f"{w.taint}, " + ("others keep removing it" if w.contested else f"removed by {w.by}"))
+        for w in api.withheld
+    ]
+    if api.released:
+        lines.append(("Released", "nothing of ours is put on the Node until nodeagent node resume"))
     return lines
+
+
+def taint_verb(api: ApiReport | None, taint: TaintRow) -> str:
+    """What is true of a taint that is wanted."""
+    if api is None:
+        return "would set"
+    name = f"{taint.key}:{taint.effect}"
+    if any(w.taint == name for w in api.withheld):
+        return "withheld:"
+    return "set" if any(f"{t.key}:{t.effect}" == name for t in api.taints_set) else "to be set:"
 
 
 def _connection(api: ApiReport) -> str:

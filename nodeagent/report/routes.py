@@ -14,16 +14,21 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, Struct
 
-from nodeagent.signals import GpuCommand
+from nodeagent.signals import GpuCommand, NodeCommand
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 ERROR_SCHEMA = "nodeagent/error/v1"
 HISTORY_SECONDS = 366 * 86400
 """Longest window that `history` may be asked for."""
+PAUSE_SECONDS = 7 * 86400
+"""Longest pause of writes that may be asked for."""
 RELEASE_SECONDS = 7 * 86400
 """Longest release of NVML that may be asked for."""
 MAX_POD_CHARACTERS = 400
+
+
+_Handler = Callable[["Surface", "Request"], Awaitable["Answer"]]
 
 
 class BadRequest(Exception):
@@ -64,6 +69,9 @@ class Surface(Protocol):
 
     async def command(self, command: GpuCommand) -> CommandAnswer:
         """Take a GPU command in. Raises BadRequest."""
+
+    async def node_command(self, command: NodeCommand) -> CommandAnswer:
+        """Take a command on writes to the Node in. Raises BadRequest."""
 
     async def net_top(self) -> bytes:
         """Read counters now; schema nodeagent/net-top/v1. Raises BadRequest."""
@@ -116,6 +124,13 @@ class RepairedBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Body of POST /v1/gpu/repaired."""
 
     target: Annotated[str, Meta(min_length=1, max_length=128)]
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class PauseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/pause."""
+
+    for_seconds: Annotated[float, Meta(ge=1, le=PAUSE_SECONDS)]
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
@@ -199,9 +214,29 @@ async def _repaired(surface: Surface, request: Request) -> Answer:
 
 
 async def _commanded(surface: Surface, command: GpuCommand) -> Answer:
-    answer = await surface.command(command)
+    return _said(await surface.command(command))
+
+
+def _said(answer: CommandAnswer) -> Answer:
     said = {"schema": "nodeagent/gpu/v1", "ok": answer.ok, "sentence": answer.sentence}
     return Answer(status=200 if answer.ok else 409, body=msgspec.json.encode(said))
+
+
+async def _pause(surface: Surface, request: Request) -> Answer:
+    body = _decoded(request.body, PauseBody)
+    if not body.reason.isprintable() or not body.reason.strip():
+        raise BadRequest("reason must be printable text on one line, and not blank")
+    command = NodeCommand(
+        verb="pause", for_seconds=body.for_seconds, reason=body.reason, user_id=request.user_id)
+    return _said(await surface.node_command(command))
+
+
+def _node(verb: str) -> _Handler:
+    async def handler(surface: Surface, request: Request) -> Answer:
+        _decoded(request.body, ResumeBody)
+        return _said(await surface.node_command(NodeCommand(verb=verb, user_id=request.user_id)))
+
+    return handler
 
 
 async def _net_top(surface: Surface, request: Request) -> Answer:
@@ -227,7 +262,7 @@ def _pod(query: str) -> str:
     return parameters[0][1][:MAX_POD_CHARACTERS]
 
 
-_Body = TypeVar("_Body", CheckBody, ReleaseBody, ResumeBody, RepairedBody)
+_Body = TypeVar("_Body", CheckBody, ReleaseBody, ResumeBody, RepairedBody, PauseBody)
 
 
 def _decoded(body: bytes, kind: type[_Body]) -> _Body:
@@ -253,7 +288,6 @@ def _since_seconds(query: str) -> float | None:
     return seconds[0] if seconds else None
 
 
-_Handler = Callable[[Surface, Request], Awaitable[Answer]]
 _PROBES: dict[str, tuple[str, _Handler]] = {
     "/metrics": ("GET", _metrics),
     "/health": ("GET", _health),
@@ -270,4 +304,8 @@ _ALL: dict[str, tuple[str, _Handler]] = _PROBES | {
     "/v1/gpu/release": ("POST", _release),
     "/v1/gpu/resume": ("POST", _resume),
     "/v1/gpu/repaired": ("POST", _repaired),
+    "/v1/pause": ("POST", _pause),
+    "/v1/unpause": ("POST", _node("unpause")),
+    "/v1/node/release": ("POST", _node("release")),
+    "/v1/node/resume": ("POST", _node("resume")),
 }

@@ -153,6 +153,8 @@ class TaintStatus(Struct, frozen=True, kw_only=True):
     wanted: list[TaintRow]
     would: bool
     """True: nothing is written to a cluster, the list says what would be."""
+    held: str = ""
+    """Why nothing is written; "" when it is."""
     dry_run: bool
 
 

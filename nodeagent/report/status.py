@@ -13,7 +13,7 @@ from typing import Any
 from nodeagent.decide.xid_table import NUMBER_CHECKS
 from nodeagent.memory import XidRecord
 from nodeagent.model import NODE, CheckRow, Incident, Instant, NodeClass, Now, State, Transition
-from nodeagent.report.cluster_status import api_report
+from nodeagent.report.cluster_status import api_report, taints_held
 from nodeagent.report.given import ReportInput, pending_seconds, read, rfc3339, target_label, worker_states
 from nodeagent.report.gpus import gpu_status
 from nodeagent.report.net_status import network_status
@@ -227,7 +227,8 @@ def _taint(given: ReportInput) -> TaintStatus:
     wanted = given.decision.wanted_taints if given.decision is not None else ()
     return TaintStatus(
         wanted=[TaintRow(key=taint.key, value=taint.value, effect=taint.effect) for taint in wanted],
-        would=True,
+        would=bool(taints_held(given)),
+        held=taints_held(given),
         dry_run=given.settings.node.dry_run,
     )
 
