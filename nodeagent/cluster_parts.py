@@ -82,7 +82,10 @@ class ClusterParts:
         """Carry out one op on the Node; raises DriverError."""
         if self._writer is None:
             raise DriverError(ErrorKind.ABSENT, op.target, op.kind, "there is no API server to write to")
-        return await self._writer.perform(op)
+        try:
+            return await self._writer.perform(op)
+        finally:
+            self.tell()
 
     def _held(self) -> str:
         if self._settings.node.dry_run:

@@ -55,8 +55,9 @@ class NodeWriter:
         return "read"
 
     async def _taints(self, op: Op) -> str:
+        """Returns the identities of our taints that the Node carries from now on."""
         self._answered(await self._client.patch(self._path, taint_patch(op), JSON_PATCH))
-        return "written"
+        return " ".join(op.arguments["carries"])
 
     async def _conditions(self, op: Op) -> str:
         given = op.arguments

@@ -20,6 +20,7 @@ from nodeagent.model import Now, Op
 EXECUTOR = "node"
 DEADLINE_SECONDS = 35.0
 """Above the client's own, which ends a request."""
+FOLD_SECONDS = 60.0
 RESEND_SECONDS = 600.0
 """A condition of ours that somebody else changed is sent again no sooner."""
 
@@ -52,6 +53,7 @@ def taints(memory: ClusterMemory, node: NodeObject, prefix: str) -> Op | None:
     return Op(kind="node.taints", target=node.name, deadline_seconds=DEADLINE_SECONDS, arguments={
         "uid": node.uid, "before": node.taints_json, "after": after, "annotation": name,
         "ledger": text, "ledger_stands": name in node.annotations, "has_annotations": node.has_annotations,
+        "carries": sorted(ledger.taint_id(claim.key, claim.effect) for claim in kept),
     })
 
 
@@ -79,9 +81,12 @@ def _condition(kind: str, claim: ConditionClaim) -> dict[str, Any]:
             "lastTransitionTime": at, "lastHeartbeatTime": at}
 
 
-def event(memory: ClusterMemory, node: NodeObject) -> Op | None:
-    """The oldest event that the server does not know in full."""
-    record = next((r for r in memory.events if r.told_count < r.count), None)
+def event(memory: ClusterMemory, node: NodeObject, now: Now) -> Op | None:
+    """The oldest event that the server does not know in full; repeats are told once they have ceased."""
+    record = next((
+        r for r in memory.events if r.told_count < r.count
+        and (not r.told_count or now.age_seconds(r.last) >= FOLD_SECONDS)
+    ), None)
     if record is None:
         return None
     first, last = (f"{rfc3339(at.wall_seconds)[:-1]}.000000Z" for at in (record.first, record.last))

@@ -21,7 +21,7 @@ PERSONS_TOOLS = (
     "kubectl", "oc", "k9s", "lens", "openlens", "node-fetch", "headlamp", "mozilla", "kubernetes-dashboard",
 )
 """How field managers begin by which people write; compared in lower case."""
-CONFIRM_SECONDS = (10.0, 60.0)
+CONFIRM_SHORTEST_SECONDS, CONFIRM_LONGEST_SECONDS = 10.0, 60.0
 """A lost taint is put back after a read that comes so long after the loss was seen."""
 CONTESTED_SECONDS = 900.0
 """Gone again within this time after it was put back: contested."""
@@ -88,6 +88,16 @@ def observe(
             del claims[name]
             changes.append(Change("removed", claim))
     return _with(memory, claims=claims, losses=losses), tuple(changes)
+
+
+def confirmed(
+    memory: ClusterMemory, carried: Collection[str]
+) -> tuple[ClusterMemory, tuple[Change, ...]]:
+    """Take in that a write went through; what the Node shows next may already be somebody's next write."""
+    new = {n: c for n, c in memory.claims.items() if n in carried and not c.written}
+    claims = {n: msgspec.structs.replace(c, written=True) for n, c in new.items()}
+    changes = tuple(Change("set", claim) for claim in new.values())
+    return _with(memory, claims={**memory.claims, **claims}), changes
 
 
 def settle(
@@ -160,7 +170,9 @@ def _overrides(memory: ClusterMemory, wanted: Mapping[str, Wanted], now: Now) ->
         if now.age_seconds(override.since) > OBEYED_SECONDS or set(want.faults) - set(faults):
             continue
         kept[name] = msgspec.structs.replace(override, faults=tuple(sorted(set(faults) & set(want.faults))))
-    return _with(memory, overrides=kept)
+    ended = memory.overrides.keys() - kept.keys()
+    put_backs = {name: at for name, at in memory.put_backs.items() if name not in ended}
+    return _with(memory, overrides=kept, put_backs=put_backs)
 
 
 def _lost(
@@ -170,8 +182,9 @@ def _lost(
     """A taint that was there is gone: obey a person, put it back once, or give way."""
     claim = memory.claims[name]
     put_back = memory.put_backs.get(name)
-    again = put_back is not None and now.age_seconds(put_back) < CONTESTED_SECONDS
-    if again or is_person(node.taints_manager):
+    person = is_person(node.taints_manager)
+    again = not person and put_back is not None and now.age_seconds(put_back) < CONTESTED_SECONDS
+    if again or person:
         by = "contested" if again else node.taints_manager
         override = TaintOverride(by=by, contested=again, since=now.at, faults=want.faults)
         memory = _with(
@@ -182,8 +195,9 @@ def _lost(
         return memory, Change("contested" if again else "withheld", claim, node.taints_manager), False
     loss = memory.losses.get(name)
     if loss is None:
-        shortest, longest = CONFIRM_SECONDS
-        loss = TaintLoss(since=now.at, wait_seconds=shortest + entropy * (longest - shortest))
+        spread_seconds = CONFIRM_LONGEST_SECONDS - CONFIRM_SHORTEST_SECONDS
+        wait_seconds = CONFIRM_SHORTEST_SECONDS + entropy * spread_seconds
+        loss = TaintLoss(since=now.at, wait_seconds=wait_seconds)
         return _with(memory, losses={**memory.losses, name: loss}), None, False
     waited_seconds = now.age_seconds(loss.since)
     if waited_seconds < loss.wait_seconds:

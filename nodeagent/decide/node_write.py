@@ -57,13 +57,14 @@ def step(
     now = snapshot.now
     cluster, notices = _commands(memory.cluster, snapshot)
     held = options.held or paused(cluster, now)
-    cluster = _outcomes(cluster, snapshot)
+    cluster, confirmed = _outcomes(cluster, snapshot)
     reading = snapshot.readings.get(SignalKey("cluster.node", NODE))
     if not options.enabled or reading is None or not isinstance(reading.value, NodeObject):
         writes = NodeWrites(held=held or ("" if options.enabled else NO_SERVER))
         return Written(_with(memory, cluster), None, writes, notices, _due(cluster, now, ()))
     node = reading.value
-    cluster, seen = node_taints.observe(cluster, node, prefix, now)
+    cluster, observed = node_taints.observe(cluster, node, prefix, now)
+    seen = (*confirmed, *observed)
     given = _Given(cluster, node, reading.read_at_seconds, snapshot, verdict, prefix)
     after, decided, ops = _settled(given, memory.holds, wanted, seen)
     due_ops, waiting = _tried_now(after, ops, now)
@@ -113,7 +114,7 @@ def _settled(
         return memory, settled.changes, (node_ops.read(node),)
     made = (
         node_ops.taints(memory, node, given.prefix), node_ops.conditions(memory, node, now),
-        node_ops.event(memory, node),
+        node_ops.event(memory, node, now),
     )
     return memory, settled.changes, tuple(op for op in made if op is not None)
 
@@ -184,17 +185,22 @@ def _change_notices(changes: tuple[Change, ...]) -> list[Notice]:
 # --------------------------------------------------------------------------- outcomes
 
 
-def _outcomes(memory: ClusterMemory, snapshot: Snapshot) -> ClusterMemory:
+def _outcomes(memory: ClusterMemory, snapshot: Snapshot) -> tuple[ClusterMemory, tuple[Change, ...]]:
+    """Memory after what became of ops, and the taints that a write is known to have set."""
+    changes: tuple[Change, ...] = ()
     for event in snapshot.events:
         if not isinstance(event, Outcome) or event.op not in KINDS:
             continue
+        if event.ok and event.op == "node.taints":
+            memory, set_now = node_taints.confirmed(memory, event.detail.split())
+            changes += set_now
         if event.ok:
             memory = _succeeded(memory, event, snapshot.now)
         elif event.op.startswith("event.") and event.error_kind in (ErrorKind.INVALID, ErrorKind.DENIED):
             memory = _told(memory, event.target)  # an event is not worth more
         else:
             memory = _failed(memory, event, snapshot)
-    return memory
+    return memory, changes
 
 
 def _succeeded(memory: ClusterMemory, event: Outcome, now: Now) -> ClusterMemory:

@@ -73,7 +73,8 @@ class ApiModel:
             self.writes.append(op.kind)
         refused = answer(op)
         if refused is None:
-            return Outcome(op=op.kind, target=op.target, ok=True)
+            detail = " ".join(op.arguments.get("carries", ()))
+            return Outcome(op=op.kind, target=op.target, ok=True, detail=detail)
         return Outcome(op=op.kind, target=op.target, ok=False, error_kind=refused,
                        is_stale=refused is ErrorKind.BUSY)
 

@@ -42,7 +42,8 @@ class Api:
         self._context = ssl.create_default_context(cafile=str(ca))
         if pair is not None:
             self._context.load_cert_chain(*pair)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # Without a name the server keeps no managedFields of what is created.
+        self._headers = {"User-Agent": "test-admin"} | ({"Authorization": f"Bearer {token}"} if token else {})
 
     def request(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"
