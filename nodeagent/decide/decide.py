@@ -259,7 +259,7 @@ def _event_notices(snapshot: Snapshot) -> list[Notice]:
         elif isinstance(event, ConfigReloaded):
             name = "config_rejected" if event.error else "config_reloaded"
             notices.append(Notice(event=name, fields={"reason": event.error}))
-        elif isinstance(event, Outcome) and not event.ok:
+        elif isinstance(event, Outcome) and not event.ok and not event.is_stale:
             fields = {"op": event.op, "target": event.target, "reason": event.detail}
             notices.append(Notice(event="op_failed", fields=fields))
     return notices

@@ -142,7 +142,8 @@ def next_due_seconds(memory: ClusterMemory, now: Now) -> list[float]:
 
 def is_person(manager: str) -> bool:
     """True for a field manager by which people write."""
-    return manager.lower().startswith(PERSONS_TOOLS)
+    name = manager.lower()
+    return any(name == tool or name.startswith((f"{tool}-", f"{tool}/")) for tool in PERSONS_TOOLS)
 
 
 # --------------------------------------------------------------------------- steps

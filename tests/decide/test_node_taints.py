@@ -223,6 +223,16 @@ def test_a_released_node_is_left_bare() -> None:
     assert world.api.own() == {GPU_TAINT: "xid"}
 
 
+@pytest.mark.parametrize(("manager", "person"), [
+    ("kubectl-taint", True), ("kubectl", True), ("Mozilla", True), ("oc", True), ("k9s", True),
+    ("kubelet", False), ("kube-controller-manager", False), ("ocm-agent", False), ("nodeagent", False),
+    ("Lens", True), ("", False),
+])  # fmt: skip
+def test_people_are_told_from_programs(manager: str, person: bool) -> None:
+    """By the name of the field manager, whole or up to a dash."""
+    assert node_taints.is_person(manager) is person
+
+
 def outcome(op: Op, kind: ErrorKind, **more: object) -> Outcome:
     """A failed op."""
     return Outcome(op=op.kind, target=op.target, ok=False, error_kind=kind, **more)  # type: ignore[arg-type]

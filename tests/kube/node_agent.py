@@ -47,12 +47,12 @@ class NodeAgent:
         plane.admin(Api.post, control.BINDINGS, binding).expect(201)
         self.kubeconfig = folder / "kubeconfig"
         self.renew()
-        sections = {
+        self.sections = {
             "node": {"name": node}, "pods": {"source": "none"}, **prompt("gpu.recovery_action"),
             "gpu": {"auto_release": False},
             "cluster": {"kubeconfig": str(self.kubeconfig), "kill_switch_file": str(self.switch), **cluster},
         }
-        self.agent = Agent(folder, sections=sections, gpus=2, prefix=plane.capsule.prefix())
+        self.agent = Agent(folder, sections=self.sections, gpus=2, prefix=plane.capsule.prefix())
         self.dies_at()
 
     def renew(self) -> None:

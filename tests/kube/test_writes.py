@@ -136,10 +136,16 @@ def test_pause_kill_switch_and_dry_run_hold_every_write(plane: ControlPlane, mak
     one.agent.start()
     one.agent.wait_until(lambda s: s["api"]["state"] == "connected", "the Node is watched")
     audited = len(plane.audited())
-    code, said = one.agent.cli("pause", "--for", "1h", "--reason", "upgrade of the fabric")
-    assert (code, "upgrade of the fabric" in said) == (0, True)
+    one.agent.configure({**one.sections, "node": {"name": one.name, "dry_run": True}})
+    one.agent.reload()
+    one.agent.wait_until(lambda s: s["api"]["held"] == "dry run", "it is a dry run")
     one.fault()
     one.agent.wait_until(lambda s: s["api"]["pending"] and s["taint"]["would"], "it is pending")
+    code, said = one.agent.cli("pause", "--for", "1h", "--reason", "upgrade of the fabric")
+    assert (code, "nothing is written" in said) == (0, True)
+    one.agent.configure(one.sections)
+    one.agent.reload()
+    one.agent.wait_until(lambda s: "upgrade of the fabric" in s["api"]["held"], "it is paused")
     assert "would set nodeagent.io/gpu-unhealthy" in one.agent.cli("status")[1]
     one.agent.kill()  # a pause outlives the daemon
     one.agent.start()
