@@ -19,6 +19,10 @@ class TaintClaim(Struct, frozen=True, kw_only=True):
     value: str
     since: str
     """RFC 3339, as it stands in the ledger."""
+    begun: Instant | None = None
+    """When the fault was first to be written."""
+    wait_seconds: float = 0.0
+    """How long after `begun` the first write has to wait: the fault may strike many nodes at once."""
     written: bool = False
     """The Node has shown both the taint and its entry in the ledger."""
     removing: bool = False

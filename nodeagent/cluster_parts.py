@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nodeagent.drivers.kube import KubeClient
     from nodeagent.observe.cluster import ApiPods, NodeWatch
 
+SWITCH_SECONDS, SWITCH_LATE_SECONDS = 1.0, 15.0
+"""How often the kill switch is looked at; what was not looked at for so long holds writes."""
 LOOK_SECONDS = 5.0
 """How often a node without credentials is looked at for some."""
 
@@ -40,6 +42,8 @@ class ClusterParts:
         self._client: KubeClient | None = None
         self._watch: NodeWatch | None = None
         self._writer: NodeWriter | None = None
+        self._switch = ""
+        self._switch_seconds = float("-inf")
         self.paused: Callable[[], str] = lambda: ""
         """Why an operator does not want writes now; "" when nobody minds."""
 
@@ -72,7 +76,7 @@ class ClusterParts:
 
     def runs(self) -> tuple[tuple[str, Callable[[], Awaitable[None]]], ...]:
         """Named tasks, each for ever."""
-        return (("own Node", self._run_watch),)
+        return (("own Node", self._run_watch), ("kill switch", self._look_at_switch))
 
     def writing(self) -> WriteOptions:
         """Whether and why not the Node may be written, as of now; a pause is decide's."""
@@ -90,8 +94,23 @@ class ClusterParts:
     def _held(self) -> str:
         if self._settings.node.dry_run:
             return "dry run"
-        switch = self._settings.cluster.kill_switch_file
-        return f"the kill switch {switch} is there" if os.path.lexists(switch) else ""
+        if self._settings.cluster.enabled == "false":
+            return "cluster.enabled is false"
+        late_seconds = self._clock.monotonic_seconds() - self._switch_seconds
+        if late_seconds > SWITCH_LATE_SECONDS:
+            return f"the kill switch {self._settings.cluster.kill_switch_file} cannot be looked at"
+        return self._switch
+
+    async def _look_at_switch(self) -> None:
+        """Again and again, in a thread: the disk it is on may hang."""
+        while True:
+            path = self._settings.cluster.kill_switch_file
+            is_there = await asyncio.to_thread(os.path.lexists, path)
+            before, self._switch = self._switch, f"the kill switch {path} is there" if is_there else ""
+            self._switch_seconds = self._clock.monotonic_seconds()
+            if self._switch != before:
+                self._inbox.wake()
+            await asyncio.sleep(SWITCH_SECONDS)
 
     def tell(self) -> None:
         """Have the state of the connection on the board as it is now."""

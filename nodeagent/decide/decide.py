@@ -127,7 +127,8 @@ def _write(
     """One cycle of writes to the own Node. `by`: the verdict and what it was judged by."""
     verdict_state, checks, settings = by
     prefix = settings.cluster.taint_prefix
-    by_identity = node_write.by_identity(wanted, taints.faults_by_key(memory, checks, prefix))
+    common = {check.id for check in checks.values() if check.common_cause}
+    by_identity = node_write.by_identity(wanted, taints.faults_by_key(memory, checks, prefix), common)
     options = writing or WriteOptions()
     return node_write.step(options, snapshot, memory, by_identity, verdict_state, prefix=prefix)
 

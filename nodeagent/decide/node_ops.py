@@ -14,7 +14,7 @@ import msgspec
 from nodeagent.cluster import NodeObject
 from nodeagent.cluster_memory import ClusterMemory, ConditionClaim, EventRecord
 from nodeagent.decide import ledger
-from nodeagent.decide.node_taints import rfc3339, shown_taints
+from nodeagent.decide.node_taints import is_waiting, rfc3339, shown_taints
 from nodeagent.model import Now, Op
 
 EXECUTOR = "node"
@@ -30,8 +30,10 @@ def read(node: NodeObject) -> Op:
     return Op(kind="node.read", target=node.name, deadline_seconds=DEADLINE_SECONDS)
 
 
-def taints(memory: ClusterMemory, node: NodeObject, prefix: str) -> Op | None:
+def taints(memory: ClusterMemory, node: NodeObject, prefix: str, now: Now) -> Op | None:
     """Taints and ledger in one patch; None when both are as they should be."""
+    memory = msgspec.structs.replace(
+        memory, claims={n: c for n, c in memory.claims.items() if not is_waiting(c, now)})
     shown = shown_taints(node)
     listed = {ledger.taint_id(e.key, e.effect): e for e in ledger.read(node, prefix).taints}
     owned = {n: c for n, c in memory.claims.items() if (c.written or n in listed) and n in shown}

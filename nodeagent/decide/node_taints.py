@@ -28,6 +28,8 @@ CONTESTED_SECONDS = 900.0
 ADOPTED_SECONDS = 600.0
 """A taint whose fault is not remembered stays at least so long: its fault must be able to show again."""
 OBEYED_SECONDS = 7 * 86400.0
+SPLAY_SECONDS = 60.0
+"""The first write of a fault of a common cause is spread over it."""
 
 
 class Wanted(NamedTuple):
@@ -36,6 +38,8 @@ class Wanted(NamedTuple):
     taint: Taint
     faults: tuple[str, ...]
     """"check|target" of all faults that ask for it."""
+    is_common: bool = False
+    """All of them are of a kind that strikes many nodes at once."""
 
 
 class Change(NamedTuple):
@@ -102,9 +106,10 @@ def confirmed(
 
 def settle(
     memory: ClusterMemory, node: NodeObject, wanted: Mapping[str, Wanted], now: Now, *,
-    read_at_seconds: float, entropy: float, is_judged: bool,
+    read_at_seconds: float, entropy: float, is_judged: bool, listed: Collection[str] = (),
 ) -> Settled:
-    """Move every claim towards what is wanted. `is_judged`: the node's verdict is not unknown."""
+    """Move every claim towards what is wanted. `is_judged`: the node's verdict is not unknown; `listed`: the
+    taints that the ledger on the Node names."""
     shown = shown_taints(node)
     memory = _overrides(memory, wanted, now)
     changes: list[Change] = []
@@ -115,13 +120,16 @@ def settle(
         claim = memory.claims.get(name)
         if claim is None:
             if name not in shown:  # else it is somebody else's, and serves as well
-                memory = _claimed(memory, name, _fresh(want, now))
+                memory = _claimed(memory, name, _fresh(want, now, entropy))
             continue
-        claim = msgspec.structs.replace(claim, removing=False, value=want.taint.value)
+        claim = msgspec.structs.replace(
+            claim, removing=False, value=want.taint.value,
+            wait_seconds=claim.wait_seconds if want.is_common else 0.0)
         memory = _claimed(memory, name, claim)
         if claim.written and name not in shown:
             memory, change, due = _lost(
-                memory, name, want, node, now, read_at_seconds=read_at_seconds, entropy=entropy)
+                memory, name, want, node, now, read_at_seconds=read_at_seconds, entropy=entropy,
+                is_listed=name in listed)
             changes += [change] if change is not None else []
             read_due = read_due or due
     memory = _unwanted(memory, shown.keys(), wanted, now, is_judged=is_judged)
@@ -137,6 +145,10 @@ def next_due_seconds(memory: ClusterMemory, now: Now) -> list[float]:
     """CLOCK_MONOTONIC of each loss that waits to be confirmed."""
     at_seconds = now.at.monotonic_seconds
     dues = [at_seconds + loss.wait_seconds - now.age_seconds(loss.since) for loss in memory.losses.values()]
+    dues += [
+        at_seconds + claim.wait_seconds - now.age_seconds(claim.begun)
+        for claim in memory.claims.values() if claim.begun is not None and is_waiting(claim, now)
+    ]
     return [due for due in dues if due > at_seconds]
 
 
@@ -149,10 +161,16 @@ def is_person(manager: str) -> bool:
 # --------------------------------------------------------------------------- steps
 
 
-def _fresh(want: Wanted, now: Now) -> TaintClaim:
+def _fresh(want: Wanted, now: Now, entropy: float) -> TaintClaim:
     taint = want.taint
-    since = rfc3339(now.at.wall_seconds)
-    return TaintClaim(key=taint.key, effect=taint.effect, value=taint.value, since=since)
+    return TaintClaim(
+        key=taint.key, effect=taint.effect, value=taint.value, since=rfc3339(now.at.wall_seconds),
+        begun=now.at, wait_seconds=entropy * SPLAY_SECONDS if want.is_common else 0.0)
+
+
+def is_waiting(claim: TaintClaim, now: Now) -> bool:
+    """True while the first write of a fault that may strike many nodes is spread."""
+    return not claim.written and claim.begun is not None and now.age_seconds(claim.begun) < claim.wait_seconds
 
 
 def rfc3339(wall_seconds: float) -> str:
@@ -178,14 +196,20 @@ def _overrides(memory: ClusterMemory, wanted: Mapping[str, Wanted], now: Now) ->
 
 def _lost(
     memory: ClusterMemory, name: str, want: Wanted, node: NodeObject, now: Now, *, read_at_seconds: float,
-    entropy: float,
+    entropy: float, is_listed: bool,
 ) -> tuple[ClusterMemory, Change | None, bool]:
     """A taint that was there is gone: obey a person, put it back once, or give way."""
     claim = memory.claims[name]
     put_back = memory.put_backs.get(name)
     person = is_person(node.taints_manager)
     again = not person and put_back is not None and now.age_seconds(put_back) < CONTESTED_SECONDS
-    if again or person:
+    loss = memory.losses.get(name)
+    waited_seconds = now.age_seconds(loss.since) if loss is not None else 0.0
+    is_over = loss is not None and waited_seconds >= loss.wait_seconds
+    is_confirmed = loss is not None and is_over and (
+        now.at.monotonic_seconds - read_at_seconds <= waited_seconds - loss.wait_seconds)
+    # A view from before our own write lacks the taint, too, but then it lacks the ledger's entry.
+    if (again or person) and (is_listed or is_confirmed):
         by = "contested" if again else node.taints_manager
         override = TaintOverride(by=by, contested=again, since=now.at, faults=want.faults)
         memory = _with(
@@ -194,17 +218,13 @@ def _lost(
             losses={key: kept for key, kept in memory.losses.items() if key != name},
         )
         return memory, Change("contested" if again else "withheld", claim, node.taints_manager), False
-    loss = memory.losses.get(name)
     if loss is None:
         spread_seconds = CONFIRM_LONGEST_SECONDS - CONFIRM_SHORTEST_SECONDS
         wait_seconds = CONFIRM_SHORTEST_SECONDS + entropy * spread_seconds
         loss = TaintLoss(since=now.at, wait_seconds=wait_seconds)
         return _with(memory, losses={**memory.losses, name: loss}), None, False
-    waited_seconds = now.age_seconds(loss.since)
-    if waited_seconds < loss.wait_seconds:
-        return memory, None, False
-    if now.at.monotonic_seconds - read_at_seconds > waited_seconds - loss.wait_seconds:
-        return memory, None, True
+    if not is_confirmed:
+        return memory, None, is_over
     memory = _with(
         memory, put_backs={**memory.put_backs, name: now.at},
         losses={key: kept for key, kept in memory.losses.items() if key != name},

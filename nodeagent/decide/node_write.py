@@ -7,7 +7,7 @@ While writes are held everything is worked out alike and thrown away: what would
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -103,6 +103,7 @@ def _settled(
     settled = node_taints.settle(
         given.cluster, node, {} if is_released else wanted, now, read_at_seconds=given.read_at_seconds,
         entropy=given.snapshot.entropy, is_judged=is_judged or is_released,
+        listed={ledger.taint_id(e.key, e.effect) for e in ledger.read(node, given.prefix).taints},
     )
     memory = settled.memory
     if is_released:
@@ -112,18 +113,26 @@ def _settled(
     memory = node_words.events(memory, node, (*seen, *settled.changes), now)
     if memory.reread or settled.read_due:
         return memory, settled.changes, (node_ops.read(node),)
+    is_waiting = any(node_taints.is_waiting(claim, now) for claim in memory.claims.values())
     made = (
-        node_ops.taints(memory, node, given.prefix), node_ops.conditions(memory, node, now),
+        node_ops.taints(memory, node, given.prefix, now),
+        None if is_waiting else node_ops.conditions(memory, node, now),
         node_ops.event(memory, node, now),
     )
     return memory, settled.changes, tuple(op for op in made if op is not None)
 
 
 def by_identity(
-    taints: tuple[Taint, ...], faults: Mapping[str, tuple[str, ...]]
+    taints: tuple[Taint, ...], faults: Mapping[str, tuple[str, ...]], common: Collection[str] = ()
 ) -> dict[str, Wanted]:
-    """Wanted taints by their identity; `faults`: taint key -> "check|target" of all that ask for it."""
-    return {ledger.taint_id(t.key, t.effect): Wanted(t, faults.get(t.key, ())) for t in taints}
+    """Wanted taints by their identity; `faults`: taint key -> "check|target" of all that ask for it; `common`:
+    checks whose faults may strike many nodes at once."""
+    found = {}
+    for taint in taints:
+        names = faults.get(taint.key, ())
+        is_common = bool(names) and all(name.partition("|")[0] in common for name in names)
+        found[ledger.taint_id(taint.key, taint.effect)] = Wanted(taint, names, is_common)
+    return found
 
 
 # --------------------------------------------------------------------------- commands
