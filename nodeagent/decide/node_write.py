@@ -125,8 +125,8 @@ def _settled(
 def by_identity(
     taints: tuple[Taint, ...], faults: Mapping[str, tuple[str, ...]], common: Collection[str] = ()
 ) -> dict[str, Wanted]:
-    """Wanted taints by their identity; `faults`: taint key -> "check|target" of all that ask for it; `common`:
-    checks whose faults may strike many nodes at once."""
+    """Wanted taints by their identity. `faults`: taint key -> "check|target" of all that ask for it;
+    `common`: checks whose faults may strike many nodes at once."""
     found = {}
     for taint in taints:
         names = faults.get(taint.key, ())
