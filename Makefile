@@ -8,7 +8,7 @@ PURGE ?= 0
 NODEAGENT_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint types arch unit kube soak bench docs catalog unit-verify test-systemd \
+.PHONY: help run demo test lint types arch unit kube soak bench docs catalog manifest unit-verify test-systemd \
         install uninstall clean
 
 help: ## print this help
@@ -79,6 +79,9 @@ clean: ## remove the virtual environment, caches and build output
 
 catalog: $(VENV)/.test ## write systemd/nodeagent.catalog from the event catalogue
 	@$(BIN)/python -m nodeagent.report.events > systemd/nodeagent.catalog
+
+manifest: ## write daemonset.yaml from deploy/
+	@scripts/manifest.sh > daemonset.yaml
 
 unit-verify: ## systemd's verifier and the exposure score of the shipped unit
 	@systemd/verify.sh

@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../tests/kube"
 
-# What the tests start now; go.mod knows more of them (kubelet, kube-scheduler, kube-controller-manager).
-PROGRAMS=(etcd kube-apiserver kubectl)
+# What the tests start now; go.mod knows more of them (kubelet, kube-scheduler).
+PROGRAMS=(etcd kube-apiserver kube-controller-manager kubectl)
 
 version() { awk -v module="$1" '$1 == module && $2 ~ /^v/ { print $2; exit }' go.mod; }
 KUBERNETES=$(version k8s.io/kubernetes)
