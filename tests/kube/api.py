@@ -36,14 +36,16 @@ class Api:
     """The server as one user sees it: by certificate, or by token. To be called inside the capsule."""
 
     def __init__(
-        self, port: int, ca: Path, *, pair: tuple[Path, Path] | None = None, token: str = ""
+        self, port: int, ca: Path, *, pair: tuple[Path, Path] | None = None, token: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._port = port
         self._context = ssl.create_default_context(cafile=str(ca))
         if pair is not None:
             self._context.load_cert_chain(*pair)
         # Without a name the server keeps no managedFields of what is created.
-        self._headers = {"User-Agent": "test-admin"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        bearer = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"User-Agent": "test-admin", **bearer, **(headers or {})}
 
     def request(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"

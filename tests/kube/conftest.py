@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kube import api
+from tests.kube.deployed import Deployed
 from tests.kube.plane import ControlPlane, missing
 
 _numbers = itertools.count(1)
@@ -20,6 +21,12 @@ def plane() -> Iterator[ControlPlane]:
         pytest.skip(reason)
     with ControlPlane() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def deployed(plane: ControlPlane) -> Deployed:
+    """`daemonset.yaml` applied on it, and two Nodes."""
+    return Deployed(plane)
 
 
 @pytest.fixture

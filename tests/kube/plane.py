@@ -16,7 +16,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,7 +87,7 @@ class ControlPlane:
             self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.pki = pki.Pki(self.folder / "pki")
-            admin = self.pki.client("admin", "admin", "system:masters")
+            admin = self._admin_pair = self.pki.client("admin", "admin", "system:masters")
             self._serving = self.pki.server("apiserver")
             self.kubeconfig = self.folder / "admin.kubeconfig"
             pki.kubeconfig(self.kubeconfig, SERVER, self.pki.ca, pair=admin)
@@ -133,6 +133,14 @@ class ControlPlane:
         )
         self._wait_ready()
 
+    def start_controllers(self, *names: str) -> Program:
+        """Start these loops of the controller manager, and no others."""
+        return self.capsule.start(
+            "kube-controller-manager", str(binaries() / "kube-controller-manager"),
+            f"--kubeconfig={self.kubeconfig}", f"--controllers={','.join(names)}", "--leader-elect=false",
+            "--secure-port=0",
+        )
+
     def _wait_ready(self) -> None:
         end_seconds = time.monotonic() + READY_SECONDS
         while not self.capsule.inside(self._is_ready):
@@ -160,14 +168,24 @@ class ControlPlane:
         """The same as the owner of a token."""
         return self.capsule.inside(call, api.Api(PORT, self.pki.ca, token=token), *arguments)
 
+    def as_someone(self, headers: Mapping[str, str], call: Callable[..., api.Answer], *arguments: Any,
+                   ) -> api.Answer:
+        """The same as whom the administrator's Impersonate-* headers name."""
+        someone = api.Api(PORT, self.pki.ca, pair=self._admin_pair, headers=headers)
+        return self.capsule.inside(call, someone, *arguments)
+
+    def token(self, account: str, namespace: str, **spec: Any) -> str:
+        """A token of a service account; `spec`: of the TokenRequest."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                "spec": {"expirationSeconds": 3600, **spec}}
+        path = f"{api.NAMESPACES}/{namespace}/serviceaccounts/{account}/token"
+        return str(self.admin(api.Api.post, path, body).expect()["status"]["token"])
+
     def node_token(self, account: str, node: str, namespace: str = "default", seconds: int = 3600) -> str:
         """A token of a service account that is bound to the Node as it is now."""
         uid = self.admin(api.Api.get, f"{api.NODES}/{node}").expect()["metadata"]["uid"]
-        spec = {"expirationSeconds": seconds,
-                "boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = f"{api.NAMESPACES}/{namespace}/serviceaccounts/{account}/token"
-        return str(self.admin(api.Api.post, path, body).expect()["status"]["token"])
+        bound = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+        return self.token(account, namespace, expirationSeconds=seconds, boundObjectRef=bound)
 
     def token_kubeconfig(self, path: Path, token: str) -> Path:
         """A kubeconfig that logs in with a token."""
