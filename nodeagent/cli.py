@@ -40,9 +40,10 @@ _MODULES = {
     "unpause": "nodeagent.cli_node",
     "node": "nodeagent.cli_node",
     "config": "nodeagent.cli_config",
+    "self-test": "nodeagent.cli_self_test",
     "version": "nodeagent.cli_config",
 }
-"""Command -> module with a function of the same name: (args) -> exit code."""
+"""Command -> module with a function of the same name (- becomes _): (args) -> exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> int:
-    function = getattr(importlib.import_module(_MODULES[args.command]), args.command)
+    module = importlib.import_module(_MODULES[args.command])
+    function = getattr(module, args.command.replace("-", "_"))
     try:
         return int(function(args))
     except CliError as error:
@@ -127,7 +129,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
         commands[name] = tree.add_parser(name, parents=[common], help=text, description=text)
     for name in ("status", "check", "history", "explain"):
         _add_look(commands[name])
-    for name in ("version", "config"):
+    for name in ("version", "config", "self-test"):
         commands[name].add_argument("--json", action="store_true", help="one JSON object")
     commands["check"].add_argument("ids", metavar="ID", nargs="*", help="check ids; all without one")
     commands["history"].add_argument(
@@ -135,6 +137,9 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     )
     commands["explain"].add_argument(
         "what", metavar="WHAT", nargs="+", help="a check id, `xid 79` or `sxid 12028`"
+    )
+    commands["self-test"].add_argument(
+        "--other-node", metavar="NAME", default="", help="also try to write this Node, which is not the own"
     )
     commands |= _add_net(commands["net"], common)
     commands |= _add_gpu(commands["gpu"], common)
@@ -273,6 +278,7 @@ _COMMANDS = {
     "unpause": "let writes to the API server go on",
     "node": "take everything of ours off the Node object, or put it there again",
     "config": "show or judge the configuration",
+    "self-test": "prove that the API server fences this agent in; changes nothing",
     "version": "print the version",
 }
 _DESCRIPTION = (
@@ -280,7 +286,7 @@ _DESCRIPTION = (
 )
 _EPILOG = """\
 exit codes: status and check: 0 ok, 1 warning, 2 critical, 3 unknown or no agent;
-            net diff: 0 nothing pending, 1 something is;
+            net diff: 0 nothing pending, 1 something is; self-test: 0 the fence holds, 1 not proven;
             64 usage, 69 no agent (other commands), 77 permission, 78 bad configuration"""
 
 
