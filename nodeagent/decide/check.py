@@ -119,10 +119,15 @@ def unknown(target: str, reading: Reading, sentence: str, **more: Any) -> Findin
     )
 
 
+def not_applicable(target: str, sentence: str) -> Finding:
+    """A finding that says why there is nothing to judge; shown with -v and in JSON."""
+    return Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+
+
 def run_check(check: Check, given: CheckInput) -> list[Finding]:
     """Findings of one check: judged ones, plus one for each target whose signals were not read."""
     if check.family in ("gpu", "driver") and not given.gpu_wanted:
-        return [_not_applicable("node", "no NVIDIA GPU on this node")]
+        return [not_applicable("node", "no NVIDIA GPU on this node")]
     judged = {finding.target: finding for finding in check.judge(given)}
     for key in sorted(k for k in given.snapshot.readings if k.signal in check.signals):
         reading = given.snapshot.readings[key]
@@ -136,12 +141,8 @@ def run_check(check: Check, given: CheckInput) -> list[Finding]:
 
 def _unread(key: SignalKey, value: Unread, reading: Reading) -> Finding:
     if value.kind is ErrorKind.ABSENT:
-        return _not_applicable(key.target, value.reason)
+        return not_applicable(key.target, value.reason)
     return Finding(
         target=key.target, state=State.UNKNOWN, sentence=f"not read: {value.reason}",
         read_at_seconds=reading.read_at_seconds,
     )
-
-
-def _not_applicable(target: str, reason: str) -> Finding:
-    return Finding(target=target, state=State.NOT_APPLICABLE, sentence=reason)

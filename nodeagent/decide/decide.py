@@ -22,7 +22,7 @@ from nodeagent.decide import (
     xid,
     xid_clear,
 )
-from nodeagent.decide.check import Check, CheckInput, run_check
+from nodeagent.decide.check import Check, CheckInput, not_applicable, run_check
 from nodeagent.decide.marks import MarkOptions
 from nodeagent.decide.node_write import WriteOptions
 from nodeagent.decide.registry import registry
@@ -189,7 +189,7 @@ def _findings(check: Check, given: CheckInput, memory: Memory) -> list[Finding]:
         sentence = f"NVML is released: {memory.release.reason}"
         held = {key.partition("|")[2] for key in memory.holds if key.startswith(f"{check.id}|")}
         return [
-            Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            not_applicable(target, sentence)
             for target in sorted(held | {NODE})
         ]
     return run_check(check, given)

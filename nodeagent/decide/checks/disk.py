@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, not_applicable
 from nodeagent.model import Finding, NodeClass, State
 from nodeagent.signals import DiskUsage, Reading
 
@@ -21,7 +21,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     mounts = sorted(key.target for key in given.snapshot.readings if key.signal == "disk.usage")
     for target in mounts:
         if paths and target not in paths:
-            yield _skipped(target, "not among the configured paths")
+            yield not_applicable(target, "not among the configured paths")
     for target, disk, reading in given.values("disk.usage"):
         if not paths or target in paths:
             yield _judge_one(given, target, disk, reading)
@@ -31,7 +31,8 @@ def judge(given: CheckInput) -> Iterator[Finding]:
 
 def _judge_one(given: CheckInput, target: str, disk: DiskUsage, reading: Reading) -> Finding:
     if disk.read_only or disk.size_bytes <= 0:
-        return _skipped(target, "read-only file system" if disk.read_only else "file system without a size")
+        reason = "read-only file system" if disk.read_only else "file system without a size"
+        return not_applicable(target, reason)
     percent = 100.0 * disk.available_bytes / disk.size_bytes
     percent_limit, bytes_limit = given.limits["available_percent"], given.limits["available_bytes"]
     shown = {
@@ -42,10 +43,6 @@ def _judge_one(given: CheckInput, target: str, disk: DiskUsage, reading: Reading
     if percent >= percent_limit or disk.available_bytes >= bytes_limit:
         return good(target, reading, **shown)
     return bad(target, reading, f"{target} ({disk.device}) has {percent:.1f} % left", **shown)
-
-
-def _skipped(target: str, reason: str) -> Finding:
-    return Finding(target=target, state=State.NOT_APPLICABLE, sentence=reason)
 
 
 CHECKS = (

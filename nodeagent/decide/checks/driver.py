@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, not_applicable, unknown
 from nodeagent.memory import Hold
 from nodeagent.model import NODE, Finding, NodeClass, State
 from nodeagent.signals import PciGpus, Reading, WorkerStatus
@@ -29,7 +29,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     """One finding on the node from the state of the NVML worker; number is seconds a call is pending."""
     for target, worker, reading in given.values("worker.nvml"):
         if worker.state in ("released", "absent"):
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=f"NVML is {worker.state}")
+            yield not_applicable(target, f"NVML is {worker.state}")
         elif worker.error_cause == "access_lost":
             said = f"the agent lost its access to the GPUs: {worker.error_detail or 'no detail'}"
             yield unknown(target, reading, said, cause="access_lost")

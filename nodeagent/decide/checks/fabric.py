@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from nodeagent.decide import fabric_mask
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, unknown
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, not_applicable, unknown
 from nodeagent.gpu_signals import FabricManager, FabricState
-from nodeagent.model import NODE, Finding, NodeClass, State
+from nodeagent.model import NODE, Finding, NodeClass
 from nodeagent.signals import Reading
 
 LIMIT = "completed, healthy"
@@ -27,7 +27,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     for target, fabric, reading in given.values("gpu.fabric"):
         if fabric.state == fabric_mask.NOT_SUPPORTED:
             sentence = "this GPU has no fabric to register with"
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            yield not_applicable(target, sentence)
         else:
             concerned = True
             yield _registration(target, fabric, reading, dead=dead)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, not_applicable
 from nodeagent.decide.nvlink_table import OF_SYSTEM_MEMORY, device_of
-from nodeagent.model import NODE, Finding, NodeClass, State
+from nodeagent.model import NODE, Finding, NodeClass
 
 MIB = 1 << 20
 
@@ -26,7 +26,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         limit = f"{limit_bytes / MIB:.0f} MiB"
         if memory.of_system or target in shared or target in in_mig:
             words = "the GPU is in MIG mode" if target in in_mig else "the system owns this GPU's memory"
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=words)
+            yield not_applicable(target, words)
         elif memory.used_bytes is None:
             yield good(target, reading, value="in use by processes", limit=limit)
         else:

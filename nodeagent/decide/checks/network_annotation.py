@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
-from nodeagent.model import NODE, Finding, NodeClass, State
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, not_applicable
+from nodeagent.model import NODE, Finding, NodeClass
 
 
 def judge(given: CheckInput) -> Iterator[Finding]:
@@ -17,7 +17,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     memory = given.memory.shape
     if not memory.budget_bits_per_second:
         sentence = "no annotation is looked at: [network] internet_budget is empty"
-        yield Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)
+        yield not_applicable(NODE, sentence)
         return
     for target, _, reading in given.values("pods"):
         if not memory.listed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, not_applicable
 from nodeagent.model import NODE, Finding, NodeClass, State
 from nodeagent.signals import Unread
 from nodeagent.traffic import LinkState, MarkReading
@@ -25,7 +25,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         return
     if not links.host_namespace or not given.memory.marks.listed:
         sentence = "nothing is counted: no pod list, or not the host's network namespace"
-        yield Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)
+        yield not_applicable(NODE, sentence)
         return
     window = given.memory.traffic.window
     if window is None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
-from nodeagent.model import Finding, NodeClass, State
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, not_applicable
+from nodeagent.model import Finding, NodeClass
 
 SHOWN_PREFIXES = 4
 
@@ -19,7 +19,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     for target, links, reading in given.values("net.links"):
         if not links.host_namespace:
             sentence = "the agent is not in the host's network namespace"
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            yield not_applicable(target, sentence)
             continue
         missing = given.memory.marks.uncovered
         shown = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeagent.decide import drift
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
-from nodeagent.model import Finding, NodeClass, State
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, not_applicable
+from nodeagent.model import Finding, NodeClass
 
 SHOWN_PARTS = 4
 
@@ -21,7 +21,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     for target, _, reading in given.values("net.marks"):
         if not marks.listed:
             sentence = "nothing is marked: no pod list was read"
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            yield not_applicable(target, sentence)
             continue
         shaping = given.memory.shape.drift
         parts = (*shaping.open, *marks.drift.open)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good
-from nodeagent.model import NODE, Finding, NodeClass, State
+from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, not_applicable
+from nodeagent.model import NODE, Finding, NodeClass
 from nodeagent.quantity import shown_rate
 from nodeagent.shape_memory import ClassCount
 
@@ -21,7 +21,7 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     memory = given.memory.shape
     if not memory.budget_bits_per_second:
         sentence = "nothing is shaped: [network] internet_budget is empty"
-        yield Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)
+        yield not_applicable(NODE, sentence)
         return
     minutes = given.limits["seconds"] / 60
     for target, _, reading in given.values("net.shape"):

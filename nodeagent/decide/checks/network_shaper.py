@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good
-from nodeagent.model import NODE, Finding, NodeClass, State
+from nodeagent.decide.check import Check, CheckInput, HoldRule, bad, good, not_applicable
+from nodeagent.model import NODE, Finding, NodeClass
 from nodeagent.quantity import shown_rate
 
 FULL = 1.0
@@ -21,12 +21,12 @@ def judge(given: CheckInput) -> Iterator[Finding]:
     memory = given.memory.shape
     if not memory.budget_bits_per_second:
         sentence = "nothing is shaped: [network] internet_budget is empty"
-        yield Finding(target=NODE, state=State.NOT_APPLICABLE, sentence=sentence)
+        yield not_applicable(NODE, sentence)
         return
     for target, found, reading in given.values("net.shape"):
         if not memory.listed:
             sentence = "nothing is shaped: no pod list was read"
-            yield Finding(target=target, state=State.NOT_APPLICABLE, sentence=sentence)
+            yield not_applicable(target, sentence)
             continue
         shown = {"limit": "0 parts missing", "number": float(len(memory.pending))}
         blocked = {name: why for name, why in memory.blocked.items() if name in given.memory.marks.uplinks}
