@@ -174,13 +174,17 @@ def _class_shown(case: _Case, hold: Hold | None) -> NodeClass:
 
 
 def _shown_state(case: _Case, hold: Hold | None) -> tuple[State, State | None]:
-    """The row's state, and the standing fault that this state hides (None: none)."""
+    """The row's state, and the standing fault that this state hides (None: none).
+
+    What is not raised yet and good by now is no trouble, though its bad polls still count.
+    """
     standing = hold.state if hold is not None and holds.is_raised(hold) else None
     if case.muted:
         return State.MUTED, standing
     if case.finding.state in (State.UNKNOWN, State.NOT_APPLICABLE):
         return case.finding.state, standing
-    return (State.OK, None) if hold is None else (hold.state, None)
+    is_good = standing is None and case.finding.state is State.OK
+    return (State.OK, None) if hold is None or is_good else (hold.state, None)
 
 
 def _held(case: _Case, hold: Hold | None) -> str:

@@ -14,7 +14,7 @@ from nodeagent.decide.rules import effective_limits, effective_rule
 from nodeagent.decide.verdict import judge_check
 from nodeagent.decide.xid_table import NUMBER_CHECKS
 from nodeagent.memory import Hold, Memory
-from nodeagent.model import NodeClass, Now, State
+from nodeagent.model import CheckRow, NodeClass, Now, State
 from nodeagent.settings import CheckSettings, Settings
 from tests.decide.build import Case, now, snapshot
 from tests.decide.test_checks import TABLES
@@ -42,6 +42,7 @@ class Bench:
         self.seconds = uptime_seconds
         self.read_at_seconds = 0.0
         self.boot_id = "boot-1"
+        self.rows: tuple[CheckRow, ...] = ()
 
     def case(self, beginning: str) -> Case:
         """The table's first case whose name begins so."""
@@ -65,6 +66,7 @@ class Bench:
         findings = run_check(self.check, given)
         rule = effective_rule(self.check, self.settings)
         judged = judge_check(self.check, rule, findings, self.memory, now=at, muted=frozenset())
+        self.rows = judged.rows
         self.memory = msgspec.structs.replace(
             self.memory, holds=judged.holds, unknown=judged.unknown, last_poll_seconds=judged.polls
         )
@@ -190,3 +192,17 @@ def test_the_operator_may_make_a_fault_harmless(check: Check) -> None:
     bench.settings = settings
 
     assert bench.poll("over the limit") is None
+
+
+@pytest.mark.parametrize("check", NOISY, ids=lambda check: check.id)
+def test_what_is_good_again_before_it_is_raised_is_shown_ok(check: Check) -> None:
+    """The bad poll still counts towards the next ones, but the row tells what is so now."""
+    bench = Bench(check)
+    bench.poll("over the limit")
+    assert State.PENDING in {row.state for row in bench.rows}
+
+    hold = bench.poll("healthy")
+
+    assert hold is not None
+    assert hold.state is State.PENDING
+    assert State.PENDING not in {row.state for row in bench.rows}
