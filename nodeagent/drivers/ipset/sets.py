@@ -7,7 +7,6 @@ all of them are always sent.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import socket
@@ -31,6 +30,7 @@ from nodeagent.drivers.ipset.entries import (
 )
 from nodeagent.drivers.ipset.nouns import NAME_BYTES, SetEntry, SetReading, SetSpec
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.netlink_attempt import attempt
 from nodeagent.traffic import SET_PREFIX
 
 DEADLINE_SECONDS = 10.0
@@ -50,15 +50,10 @@ _FLAGS = {
     "skbinfo": kernel.IPSET_FLAG_WITH_SKBINFO,
 }
 _KINDS = {
-    errno.EPERM: ErrorKind.DENIED, errno.EACCES: ErrorKind.DENIED,
-    errno.ENOENT: ErrorKind.ABSENT, errno.EPROTONOSUPPORT: ErrorKind.ABSENT,
-    errno.EOPNOTSUPP: ErrorKind.ABSENT,
-    errno.EINTR: ErrorKind.BUSY, errno.EAGAIN: ErrorKind.BUSY, errno.EBUSY: ErrorKind.BUSY,
-    errno.ENOBUFS: ErrorKind.BUSY,
     kernel.IPSET_ERR_FIND_TYPE: ErrorKind.ABSENT, kernel.IPSET_ERR_BUSY: ErrorKind.BUSY,
     kernel.IPSET_ERR_REFERENCED: ErrorKind.BUSY,
-}  # fmt: skip
-"""By errno or ipset's own number; anything else is invalid."""
+}
+"""By ipset's own numbers."""
 
 
 class IpSets:
@@ -219,16 +214,8 @@ def _words(spec: SetSpec) -> str:
 async def _session(op: str, target: str, revision: int | None = None) -> AsyncIterator[Any]:
     """A socket, a deadline, and every failure as a DriverError."""
     try:
-        async with asyncio.timeout(DEADLINE_SECONDS), AsyncIPSet(attr_revision=revision) as sets:
+        async with attempt(op, target, DEADLINE_SECONDS, _KINDS), AsyncIPSet(attr_revision=revision) as sets:
             sets.register_policy(NFNL_SUBSYS_IPSET << 8 | kernel.IPSET_CMD_LIST, ListMessage)
             yield sets
-    except TimeoutError as error:
-        raise DriverError(ErrorKind.TIMEOUT, target, op, f"no answer after {DEADLINE_SECONDS:g} s") from error
     except Partial as error:
         raise DriverError(ErrorKind.BUSY, target, op, "sets changed while they were listed") from error
-    except NetlinkError as error:
-        kind = _KINDS.get(error.code, ErrorKind.INVALID)
-        raise DriverError(kind, target, op, str(error.args[-1])) from error
-    except OSError as error:
-        kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
-        raise DriverError(kind, target, op, error.strerror or str(error)) from error

@@ -10,7 +10,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-from nodeagent.rtnetlink import Message, dump, get, parse_attributes
+from nodeagent.rtnetlink import GET_LINK, Message, dump, get, parse_attributes
 from nodeagent.shape import ClassCounter
 
 INGRESS_SLOT, EGRESS, INGRESS, ROOT = 0xFFFFFFF1, 0xFFFFFFF3, 0xFFFFFFF2, 0xFFFFFFFF
@@ -19,8 +19,10 @@ TC_GROUP = 0x8
 """Multicast group of tc, as a mask."""
 REDIRECT = 1
 """Mirred: redirect to the egress of a device."""
+FQ_CODEL_MEMORY = 2
+"""fq_codel limits the memory of packets, about twice their bytes."""
 
-_GET_LINK, _GET_QDISC, _GET_CLASS, _GET_FILTER, _GET_CHAIN = 18, 38, 42, 46, 102
+_GET_QDISC, _GET_CLASS, _GET_FILTER, _GET_CHAIN = 38, 42, 46, 102
 _TC, _LINK, _ATTRIBUTE = struct.Struct("=BxxxiIII"), struct.Struct("=BxHiII"), struct.Struct("=HH")
 _HTB_CLASS, _HTB_INIT = struct.Struct("=BBHhHIBBHhHIIIIII"), struct.Struct("=IIIII")
 _MIRRED, _XSTATS = struct.Struct("=IIiiiiI"), struct.Struct("=III")
@@ -117,7 +119,7 @@ async def link(name: str) -> Link | None:
     """A device by name; None when there is none."""
     label = name.encode() + b"\0"
     wanted = _ATTRIBUTE.pack(4 + len(label), 3) + label
-    answer = await get(_GET_LINK, _LINK.pack(0, 0, 0, 0, 0) + wanted + b"\0" * (-len(wanted) % 4))
+    answer = await get(GET_LINK, _LINK.pack(0, 0, 0, 0, 0) + wanted + b"\0" * (-len(wanted) % 4))
     if answer is None:
         return None
     _, _, index, flags, _ = _LINK.unpack_from(answer.data, answer.at)
@@ -214,10 +216,6 @@ def _qdisc(message: Message, own_index: int) -> Qdisc | None:
         limit_bytes = _number(_nested(options).get(9)) // FQ_CODEL_MEMORY
     shared = _number(held.get(_EGRESS_BLOCK)) or _number(held.get(_INGRESS_BLOCK))
     return Qdisc(index, handle, parent, kind, default, limit_bytes, shared)
-
-
-FQ_CODEL_MEMORY = 2
-"""fq_codel limits the memory of packets, about twice their bytes."""
 
 
 def _class(message: Message) -> Class | None:

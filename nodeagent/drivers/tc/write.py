@@ -6,7 +6,6 @@ the 64-bit attribute, bursts in the kernel's own ticks, so that they are read ba
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import socket
@@ -23,6 +22,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from nodeagent.drivers.tc.kernel import EGRESS, FQ_CODEL_MEMORY, INGRESS_SLOT, ROOT, ticks
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.netlink_attempt import attempt
 from nodeagent.shape import ShapeClass
 from nodeagent.traffic import HTB_MAJOR
 
@@ -38,8 +38,9 @@ INNER_QUANTUM_BYTES = 60_000
 _ETHERNET = 1
 """Link layer: the kernel needs no table of rates with it."""
 _HTB_VERSION, _RATE_TO_QUANTUM = 3, 10
-_NEW_LINK, _NEW_QDISC, _DEL_QDISC, _NEW_CLASS, _DEL_CLASS = 16, 36, 37, 40, 41
-_SET_LINK, _DEL_LINK, _NEW_FILTER, _DEL_FILTER, _NEW_CHAIN, _DEL_CHAIN = 19, 17, 44, 45, 100, 101
+_NEW_LINK, _DEL_LINK, _SET_LINK = 16, 17, 19
+_NEW_QDISC, _DEL_QDISC, _NEW_CLASS, _DEL_CLASS = 36, 37, 40, 41
+_NEW_FILTER, _DEL_FILTER, _NEW_CHAIN, _DEL_CHAIN = 44, 45, 100, 101
 _CREATE = NLM_F_CREATE | NLM_F_EXCL
 _PUT = NLM_F_CREATE | NLM_F_REPLACE
 _U32 = (1 << 32) - 1
@@ -47,13 +48,6 @@ _MOST_MEMORY_BYTES = 1 << 31
 """What fq_codel itself cuts its limit to."""
 _ALL_PROTOCOLS = socket.htons(3)
 _STOLEN = 4
-_KINDS = {
-    errno.EPERM: ErrorKind.DENIED, errno.EACCES: ErrorKind.DENIED,
-    errno.ENOENT: ErrorKind.ABSENT, errno.ENODEV: ErrorKind.ABSENT, errno.EOPNOTSUPP: ErrorKind.ABSENT,
-    errno.EBUSY: ErrorKind.BUSY, errno.EAGAIN: ErrorKind.BUSY, errno.EINTR: ErrorKind.BUSY,
-    errno.ENOBUFS: ErrorKind.BUSY, errno.ENOMEM: ErrorKind.BUSY,
-}  # fmt: skip
-"""By errno; anything else is invalid."""
 
 
 class _BfifoOptions(nla):  # type: ignore[misc]  # pyroute2 has no types
@@ -240,15 +234,7 @@ def _message(index: int, parent: int, handle: int, kind: str, info: int = 0) -> 
 async def opened(op: str, target: str) -> AsyncIterator[Writer]:
     """A writer with a deadline; what fails inside is a DriverError of this op and target."""
     try:
-        async with asyncio.timeout(DEADLINE_SECONDS), AsyncIPRoute() as connection:
+        async with attempt(op, target, DEADLINE_SECONDS), AsyncIPRoute() as connection:
             yield Writer(connection)
-    except TimeoutError as error:
-        raise DriverError(ErrorKind.TIMEOUT, target, op, f"no answer after {DEADLINE_SECONDS:g} s") from error
-    except NetlinkError as error:
-        kind = _KINDS.get(error.code, ErrorKind.INVALID)
-        raise DriverError(kind, target, op, str(error.args[-1])) from error
-    except OSError as error:
-        kind = _KINDS.get(error.errno or 0, ErrorKind.INVALID)
-        raise DriverError(kind, target, op, error.strerror or str(error)) from error
     except struct.error as error:
         raise DriverError(ErrorKind.INVALID, target, op, f"a number is too large for it: {error}") from error
