@@ -21,6 +21,7 @@ from nodeagent.memory import Memory
 from nodeagent.model import Decision, Notice, Plan
 from nodeagent.observe.board import Board
 from nodeagent.observe.inbox import Inbox
+from nodeagent.observe.pace import woken
 from nodeagent.observe.snapshot import freeze
 from nodeagent.report import changes
 from nodeagent.report.given import ReportInput
@@ -103,11 +104,7 @@ class Cycle:
         if decision.next_due_seconds is not None:
             due_seconds = min(due_seconds, decision.next_due_seconds)
         wait_seconds = max(0.0, due_seconds - self._clock.monotonic_seconds())
-        try:
-            async with asyncio.timeout(wait_seconds):
-                await self._inbox.urgent.wait()
-        except TimeoutError:
-            return
+        await woken(self._inbox.urgent, wait_seconds)
 
 
 def _submit(plans: tuple[Plan, ...], executors: Mapping[str, Executor]) -> None:

@@ -124,7 +124,7 @@ async def _clean_shape(done: Cleanup, dry_run: bool) -> None:
             if not dry_run:
                 await shaper.delete_filter(device)
             done.removed.append(f"tc filter del dev {device} egress (ours alone)")
-        if held.ifb or await shaper.has_ifb():
+        if await shaper.has_ifb():
             if not dry_run:
                 await asyncio.sleep(DRAIN_SECONDS)
                 await shaper.delete_ifb()

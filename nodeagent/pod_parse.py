@@ -13,6 +13,7 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
+from nodeagent.dns_name import is_dns_label, is_dns_name
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.traffic import Pod, PodList, PodPhase
 
@@ -30,11 +31,7 @@ BANDWIDTH_ANNOTATION = "kubernetes.io/egress-bandwidth"
 KINDS = ("PodList", "List")
 """"List" is what `kubectl get pods -o json` prints."""
 
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_LABEL_PATTERN = re.compile(_LABEL)
-_NAME_PATTERN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _TIME_PATTERN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
-_MAX_NAME_CHARACTERS = 253
 _SHOWN_CHARACTERS = 60
 
 
@@ -197,11 +194,11 @@ def _pod(data: bytes | Raw, prefix: str) -> Pod:
 
 def _check_identity(metadata: _Metadata) -> None:
     """Names become comments of kernel entries and parts of cgroup paths: nothing but DNS names gets there."""
-    if not _LABEL_PATTERN.fullmatch(metadata.namespace):
+    if not is_dns_label(metadata.namespace):
         raise _OddPod(f"metadata.namespace is {_shown(metadata.namespace)}, it must be a DNS label")
-    if len(metadata.name) > _MAX_NAME_CHARACTERS or not _NAME_PATTERN.fullmatch(metadata.name):
+    if not is_dns_name(metadata.name):
         raise _OddPod(f"metadata.name is {_shown(metadata.name)}, it must be a DNS name")
-    if not _LABEL_PATTERN.fullmatch(metadata.uid):
+    if not is_dns_label(metadata.uid):
         raise _OddPod(f"metadata.uid is {_shown(metadata.uid)}, it must be a uid")
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nodeagent.config import values
 from nodeagent.config.values import KnownLimit, Wrong, nearest, show, show_key
+from nodeagent.dns_name import is_dns_label
 from nodeagent.model import NodeClass
 from nodeagent.quantity import bits_per_second
 from nodeagent.settings import CheckSettings, NodeName, Settings
@@ -177,7 +178,7 @@ class Reader:
         hints = get_type_hints(kind, include_extras=True)
         for label, keys in table.items():
             name = show_key(section, key, label)
-            if not values.is_dns_label(label):
+            if not is_dns_label(label):
                 self._problem(name, keys, "the key must be the name of a namespace")
                 continue
             if not isinstance(keys, dict):

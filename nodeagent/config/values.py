@@ -134,11 +134,6 @@ def is_xid_number(text: str) -> bool:
     return re.fullmatch(r"[1-9][0-9]{0,4}", text, re.ASCII) is not None
 
 
-def is_dns_label(text: str) -> bool:
-    """Say whether `text` can be the name of a namespace."""
-    return re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", text) is not None
-
-
 def socket_path_fits(path: str) -> bool:
     """Say whether the kernel can bind a unix socket at `path`."""
     return len(path.encode("utf-8", "surrogateescape")) <= SOCKET_PATH_BYTES

@@ -7,8 +7,9 @@ agents never chase each other.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import msgspec
 
@@ -66,6 +67,12 @@ def next_due_seconds(memory: DriftMemory, now_seconds: float) -> float | None:
         if _must_wait(memory.repairs.get(part, ()), now_seconds)
     ]
     return min(dues, default=None)
+
+
+@functools.lru_cache(maxsize=8192)
+def noun_digest(noun: Hashable) -> str:
+    """Of one thing as it is wanted; remembered, because nearly all are those of the cycle before."""
+    return digest(repr(noun))
 
 
 def digest(*texts: str) -> str:

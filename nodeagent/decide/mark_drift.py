@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Iterator
 
 from nodeagent.decide import drift
-from nodeagent.decide.drift import Part, digest
+from nodeagent.decide.drift import Part, digest, noun_digest
 from nodeagent.decide.mark_plan import chain_part, jumps_part, rules_of, same_rules, set_part
 from nodeagent.decide.marks import HOST_PODS, MarkWish
-from nodeagent.traffic import MarkReading, MarkState, PodEntry
+from nodeagent.traffic import MarkReading, MarkState
 from nodeagent.traffic_memory import DriftMemory
 
 
@@ -36,13 +35,13 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[Part]:
     family = wanted.family
     there = {one.name: one for one in actual.sets}
     for one in wanted.sets:
-        yield set_part(family, one.name), digest(repr(one)), there.get(one.name) == one
+        yield set_part(family, one.name), noun_digest(one), there.get(one.name) == one
     cluster = set(wanted.cluster) == set(actual.cluster)
     yield f"{family} cluster prefixes", digest(*wanted.cluster), cluster
     entries = {entry.address: entry for entry in actual.pods}
     for entry in wanted.pods:
         equal = entries.get(entry.address) == entry
-        yield f"{family} entry {entry.address}", _entry_digest(entry), equal
+        yield f"{family} entry {entry.address}", noun_digest(entry), equal
     for chain in wanted.chains:
         rules, found = rules_of(wanted.rules, chain), rules_of(actual.rules, chain)
         equal = chain in actual.chains and same_rules(chain, rules, found)
@@ -52,9 +51,3 @@ def _parts(wanted: MarkState, actual: MarkState) -> Iterator[Part]:
         rules = rules_of(wanted.jumps, chain)
         equal = rules == rules_of(actual.jumps, chain) and chain not in actual.displaced
         yield jumps_part(family, chain), digest(*rules), equal
-
-
-@functools.lru_cache(maxsize=8192)
-def _entry_digest(entry: PodEntry) -> str:
-    """Remembered: nearly all entries are those of the cycle before."""
-    return digest(repr(entry))

@@ -15,6 +15,7 @@ import msgspec
 
 from nodeagent.decide.mark_claims import uid_of
 from nodeagent.decide.marks import NODE_TRAFFIC
+from nodeagent.decide.namespaces import counted_as
 from nodeagent.model import Now
 from nodeagent.signals import Reading, read_as
 from nodeagent.traffic import FAMILIES, LinkState, MarkReading
@@ -29,8 +30,6 @@ from nodeagent.traffic_memory import (
 )
 
 MAX_RETIRED = 256
-MAX_NAMESPACES = 1000
-OTHER_NAMESPACES = "(other)"
 """Where bytes of namespaces beyond the first thousand of a boot go."""
 SKEW_SECONDS = 1.0
 """Links read this much later than the sets still belong to the same look."""
@@ -78,8 +77,7 @@ class _Fold:
         if not gained and getattr(count.tally, field) is not None and name in self.namespaces:
             return
         self.pods[uid] = msgspec.structs.replace(count, tally=_plus(count.tally, field, gained))
-        if name not in self.namespaces and len(self.namespaces) >= MAX_NAMESPACES:
-            name = OTHER_NAMESPACES
+        name = counted_as(name, self.namespaces)
         self.namespaces[name] = _plus(self.namespaces.get(name, Tally()), field, gained)
 
     def link(self, uid: str, **gained: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nodeagent.decide.limits import ShapeOptions
+from nodeagent.decide.namespaces import counted_as
 from nodeagent.shape import ROOT_MINOR, ClassCounter, ShapeClass, ShapeReading
 from nodeagent.shape_memory import ClassCount, ClassSum, ShapeMemory
 from nodeagent.signals import Reading, read_as
@@ -19,8 +20,6 @@ from nodeagent.traffic import DEFAULT_MINOR, FIRST_MINOR
 from nodeagent.traffic_memory import Claim, MarkMemory
 
 LEAST_RATE_SECONDS = 1.0
-MAX_NAMESPACES = 1000
-OTHER_NAMESPACES = "(other)"
 _COLUMNS = (
     ("sent_bytes", "bytes"), ("sent_packets_count", "packets"), ("dropped_packets_count", "drops"),
     ("throttled_count", "overlimits"), ("lent_packets_count", "lends"), ("borrowed_packets_count", "borrows"),
@@ -73,9 +72,7 @@ class _Fold:
             before = msgspec.structs.replace(before, minor=claim.minor, seen=ClassCounter())
         after = self.count(before, claim.minor)
         if after is not None:
-            name = claim.namespace
-            if name not in self.namespaces and len(self.namespaces) >= MAX_NAMESPACES:
-                name = OTHER_NAMESPACES
+            name = counted_as(claim.namespace, self.namespaces)
             total = before.total if before is not None else ClassSum()
             self.namespaces[name] = _plus(self.namespaces.get(name, ClassSum()), _minus(after.total, total))
         return after

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodeagent.decide.drift import Part, digest
+from nodeagent.decide.drift import Part, digest, noun_digest
 from nodeagent.decide.shape_plan import HTB_PART, IFB_PART, class_part, filter_part
 from nodeagent.shape import ShapeState
 
@@ -19,7 +19,7 @@ def parts(wanted: ShapeState, actual: ShapeState) -> Iterator[Part]:
     yield IFB_PART, digest(IFB_PART), actual.ifb
     for filter_ in wanted.filters:
         equal = filter_ in actual.filters and filter_.device not in actual.displaced
-        yield filter_part(filter_.device), digest(repr(filter_)), equal
+        yield filter_part(filter_.device), noun_digest(filter_), equal
     if not actual.ifb:
         return
     yield HTB_PART, digest(HTB_PART), actual.htb
@@ -27,4 +27,4 @@ def parts(wanted: ShapeState, actual: ShapeState) -> Iterator[Part]:
         return
     there = {one.minor: one for one in actual.classes}
     for one in wanted.classes:
-        yield class_part(one.minor), digest(repr(one)), there.get(one.minor) == one
+        yield class_part(one.minor), noun_digest(one), there.get(one.minor) == one

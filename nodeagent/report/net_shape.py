@@ -5,6 +5,8 @@ Pure; sums are decide's, the backlog is the kernel's as last read. None where no
 
 from __future__ import annotations
 
+import msgspec
+
 from nodeagent.decide import shape_counts, shaping
 from nodeagent.report.given import ReportInput
 from nodeagent.report.net_schema import ShapeStatus
@@ -64,10 +66,8 @@ def _status(given: ReportInput, shares: Shares, count: ClassCount | None) -> Sha
         return base
     reading, total = value(given, "net.shape", ShapeReading), count.total
     counter = reading.counters.get(count.minor) if reading is not None else None
-    return ShapeStatus(
-        limit_bits_per_second=base.limit_bits_per_second, limit_from=base.limit_from,
-        guarantee_bits_per_second=base.guarantee_bits_per_second,
-        rate_bits_per_second=count.rate_bits_per_second, sent_bytes=total.sent_bytes,
+    return msgspec.structs.replace(
+        base, rate_bits_per_second=count.rate_bits_per_second, sent_bytes=total.sent_bytes,
         dropped_packets=total.dropped_packets_count, throttled_count=total.throttled_count,
         backlog_bytes=counter.backlog_bytes if counter is not None else None,
         borrowed_ratio=shape_counts.borrowed_ratio(total),
