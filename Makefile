@@ -59,7 +59,8 @@ arch: $(VENV)/.test ## import contracts
 	@rm -f build-arch.log
 
 unit: $(VENV)/.test ## every test (root tests skip elsewhere, never in CI)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -m "not alone" --numprocesses auto --dist worksteal
+	@$(BIN)/python -m pytest -m alone
 
 kube: ## build the real Kubernetes programs of the cluster tests into ~/.cache, once (KUBE_BIN=DIR names ready ones)
 	@scripts/kube.sh build

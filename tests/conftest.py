@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+ALONE = ("kube", "netns", "systemd", "test_demo.py")
+"""Folders and files of tests that measure time or look at the whole host: nothing runs beside them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden`: write what is produced now as what is expected."""
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what must run by itself, so that `make unit` can spread all the rest over the cores."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in ALONE:
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from nodeagent.drivers.clock import SystemClock
 from nodeagent.drivers.worker import Worker, python_module
 from nodeagent.model import Instant
 from nodeagent.signals import WorkerStatus
+from tests import processes
 
 NVML = python_module("nodeagent.drivers.nvml")
 HOST = python_module("nodeagent.drivers.host")
@@ -105,8 +106,7 @@ def alive(pid: int) -> bool:
 
 def child_processes() -> set[int]:
     """Process ids of this process's children."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    return set(processes.children(os.getpid()))
 
 
 def open_descriptors() -> int:
