@@ -61,6 +61,15 @@ def test_a_class_has_the_numbers_of_the_design(
     assert one.leaf_limit_bytes == queue
 
 
+def test_no_queue_is_longer_than_a_gibibyte() -> None:
+    """Beyond some 172 Gbit/s 50 ms of the limit would be more memory than a queue may hold."""
+    world = shaping_world(budget_bits_per_second=10**12)
+    world.pods = pod_list(pod(1, annotations={LIMIT: "171G"}), pod(2, annotations={LIMIT: "400G"}))
+    world.settle()
+
+    assert [class_of(world, number).leaf_limit_bytes for number in (1, 2)] == [1_068_750_000, 1 << 30]
+
+
 @pytest.mark.parametrize("bits", [1_000, 10**6, 10**7, 10**8, 10**9, 5 * 10**9, 10**11, 10**15])
 def test_a_burst_is_small_and_fits_the_kernel(bits: int) -> None:
     """At most 64 KiB or 5 ms (elsewhere a 10M pod began at 2 Gbit/s), and never 2^32 ticks of 64 ns."""

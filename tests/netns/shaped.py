@@ -17,7 +17,7 @@ _CLASS = re.compile(
     r"class htb (?P<id>\S+) .*?rate (?P<rate>\S+) ceil (?P<ceil>\S+).*\n"
     r" Sent (?P<sent>\d+) bytes \d+ pkt \(dropped (?P<drops>\d+),"
 )
-QUICK: dict[str, float] = {}
+PRODUCTION_PERIODS: dict[str, float] = {}
 """Production's own periods: how soon is part of what is asked."""
 
 

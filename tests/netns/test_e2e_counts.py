@@ -69,11 +69,15 @@ def host_pod_cgroup(uid: str) -> Path | None:
     return path
 
 
+def in_cgroup(cgroup: Path, *argv: str) -> list[str]:
+    """A command that runs as a process of that cgroup."""
+    return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(cgroup), *argv]
+
+
 def send_from(world: World, cgroup: Path, address: str, count: int) -> None:
     """Send on the node as a process of that cgroup, which is gone afterwards."""
     call = f"from tests.netns.traffic import datagrams; datagrams({address!r}, {count})"
-    join = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
-    argv = ["sh", "-c", join, str(cgroup), sys.executable, "-c", call]
+    argv = in_cgroup(cgroup, sys.executable, "-c", call)
     assert world.start("node", argv, cwd=ROOT).wait(20) == 0
 
 

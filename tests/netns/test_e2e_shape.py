@@ -17,7 +17,6 @@ WAYS = [("nft", 4), ("legacy", 6)]
 MIXED = [("nft", 6), ("legacy", 4)]
 LIMIT, LIMIT_BITS = "20M", 20e6
 BURST_BITS = 8 * 65_536
-UDP_WIRE_RATIO = (1000 + 8 + 40 + 14) / 1000
 """Of numbered datagrams: what a class counts for a byte of payload, with the larger of both IP headers."""
 SHARES = {  # pod: namespace, guarantee
     "a1": ("red", "30M"), "a2": ("red", "20M"), "a3": ("red", ""),
@@ -33,7 +32,7 @@ def limited(limit: str = LIMIT, **more: str) -> Pod:
 def started(world: World, backend: str, *pods: Pod, budget: str = "1G", **network: object) -> NetAgent:
     """An agent that shapes these pods, with neighbours on the node."""
     world.neighbours(backend)
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget=budget, **network)
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget=budget, **network)
     agent.pods(*pods)
     agent.start()
     shaped.settle(agent, *pods)

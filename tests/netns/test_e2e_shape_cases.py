@@ -18,7 +18,7 @@ from tests.netns import flows, shaped
 from tests.netns.agent import NetAgent, pod, uid_of
 from tests.netns.conftest import MakeWorld
 from tests.netns.flows import Sink
-from tests.netns.test_e2e_counts import host_pod_cgroup
+from tests.netns.test_e2e_counts import host_pod_cgroup, in_cgroup
 from tests.netns.test_e2e_shape import started
 from tests.netns.world import BACKENDS, INTERNET, NODE, POD_A, POD_B, World
 
@@ -75,7 +75,7 @@ def test_what_an_earlier_version_left_is_replaced(make_world: MakeWorld, backend
         class add dev {IFB_NAME} parent {HTB_MAJOR:x}: classid {HTB_MAJOR:x}:77 htb rate 64kbit
     """
     world.command("node", "tc", "-batch", "-", stdin=tree)
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget="1G")
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget="1G")
     agent.pods(A, B)
     agent.start()
 
@@ -91,7 +91,7 @@ def test_a_bridge_as_uplink_is_shaped_once(make_world: MakeWorld, backend: str) 
     """A8, uplinks made of other devices: the filter is on the one with the default route, and on no port."""
     world = make_world(masquerade=True)
     _bridge(world)
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget="1G")
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget="1G")
     agent.pods(A, B)
     agent.start()
     shaped.settle(agent, A, B, devices=("br-up",))
@@ -156,16 +156,15 @@ def test_a_host_network_pod_is_shaped_by_its_own_annotation(make_world: MakeWorl
     if cgroup is None:
         pytest.skip("not_applicable: no writable cgroup v2 tree: mount -t cgroup2 none /mnt")
     try:
-        agent = NetAgent(world, "nft", shaped.QUICK, internet_budget="1G")
+        agent = NetAgent(world, "nft", shaped.PRODUCTION_PERIODS, internet_budget="1G")
         agent.pods(A, one)
         agent.start()
         shaped.settle(agent, A)
         agent.wait(lambda: "CLASSIFY --set-class 004e:0011" in str(agent.mangle()), "its rule gives a class")
         sink = Sink(world, "outside")
         began_seconds = time.monotonic()
-        join = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
         sender = (sys.executable, "-m", "tests.netns.flows", "tcp", INTERNET[4], str(flows.PORT), "4", "")
-        flow = world.start("node", ["sh", "-c", join, str(cgroup), *sender], cwd=ROOT)
+        flow = world.start("node", in_cgroup(cgroup, *sender), cwd=ROOT)
         flow.wait(20)
         limited_bits = sink.bits_per_second(began_seconds + 1.5, began_seconds + 3.5)
         began_seconds = time.monotonic()

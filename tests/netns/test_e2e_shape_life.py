@@ -13,6 +13,7 @@ from tests.netns import flows, shaped
 from tests.netns.agent import NetAgent, pod
 from tests.netns.conftest import MakeWorld
 from tests.netns.flows import Sink
+from tests.netns.test_e2e_shape import started
 from tests.netns.world import BACKENDS, INSIDE, INTERNET, INTERNET_SECOND, POD_A, POD_B, World
 
 pytestmark = pytest.mark.root
@@ -24,16 +25,6 @@ REPAIR_SECONDS = 2.0
 """No traffic is lost beyond this while the agent is up."""
 FOLLOW_SECONDS = 5.0
 """Nothing is lost while a new name is not known yet: packets pass unlimited."""
-
-
-def start(world: World, backend: str, *, budget: str = "1G", **network: object) -> NetAgent:
-    """An agent that shapes both pods, with neighbours on the node."""
-    world.neighbours(backend)
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget=budget, **network)
-    agent.pods(A, B)
-    agent.start()
-    shaped.settle(agent, A, B)
-    return agent
 
 
 def delete_clsact(world: World) -> None:
@@ -77,7 +68,7 @@ DAMAGE: dict[str, Callable[[World], None]] = {
 def test_what_others_break_is_repaired(make_world: MakeWorld, damage: str, backend: str) -> None:
     """As it was within two seconds, with no more than two seconds of a numbered flow lost."""
     world = make_world(masquerade=True)
-    agent = start(world, backend)
+    agent = started(world, backend, A, B)
     sink = Sink(world, "outside")
     time.sleep(2.0)
     held = shaped.classes(world).keys()
@@ -100,7 +91,7 @@ def test_what_others_break_is_repaired(make_world: MakeWorld, damage: str, backe
 def test_a_renamed_uplink_is_followed(make_world: MakeWorld, backend: str) -> None:
     """Rules and filter are on the new name; the old one is named nowhere."""
     world = make_world(masquerade=True)
-    agent = start(world, backend)
+    agent = started(world, backend, A, B)
     world.command("node", "ip", "link", "set", "eth0", "down")
     world.command("node", "ip", "link", "set", "eth0", "name", "wan0")
     world.command("node", "ip", "link", "set", "wan0", "up")
@@ -122,7 +113,7 @@ def test_two_uplinks_share_the_budget(make_world: MakeWorld, backend: str) -> No
     """A filter on each, one ifb; when one's default route goes its filter goes, and the other's stays."""
     world = make_world(masquerade=True, second_uplink=True)
     world.neighbours(backend)
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget="30M")
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget="30M")
     agent.pods(A, B)
     agent.start()
     shaped.settle(agent, A, B, devices=("eth0", "eth1"))
@@ -145,7 +136,7 @@ def test_two_uplinks_share_the_budget(make_world: MakeWorld, backend: str) -> No
 def test_a_restart_writes_nothing_to_tc(make_world: MakeWorld, backend: str) -> None:
     """Program, classes, and their counters are the same before and after; a killed agent's too."""
     world = make_world(masquerade=True)
-    agent = start(world, backend)
+    agent = started(world, backend, A, B)
     time.sleep(1.0)
 
     def held() -> str:
@@ -167,7 +158,7 @@ def test_without_a_budget_nothing_is_shaped(make_world: MakeWorld, backend: str)
     world = make_world(masquerade=True)
     world.neighbours(backend)
     before = world.dump()
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget="1G")
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget="1G")
     agent.pods(A, B)
     agent.start()
     shaped.settle(agent, A, B)
@@ -191,7 +182,7 @@ def test_an_ingress_qdisc_leaves_an_uplink_counted_only(make_world: MakeWorld, b
     """It excludes clsact, and is another agent's: it stays; status says so; pods are counted."""
     world = make_world(masquerade=True)
     world.command("node", "tc", "qdisc", "add", "dev", "eth0", "ingress")
-    agent = NetAgent(world, backend, shaped.QUICK, internet_budget="1G")
+    agent = NetAgent(world, backend, shaped.PRODUCTION_PERIODS, internet_budget="1G")
     agent.pods(A, B)
     agent.start().settle(A, B)
     agent.wait(lambda: "network.shaper" in agent.cli("status", check=False), "status says so")
@@ -213,7 +204,7 @@ CURES: dict[str, Callable[[NetAgent], object]] = {
 def test_a_lost_ifb_has_a_cure_without_the_agent(make_world: MakeWorld, cure: str, backend: str) -> None:
     """As README says: classed packets are lost, the cluster's and the host's not; each command ends it."""
     world = make_world(masquerade=True)
-    agent = start(world, backend)
+    agent = started(world, backend, A, B)
     agent.stop()
     sink, inside = Sink(world, "outside"), Sink(world, "inside")
 
