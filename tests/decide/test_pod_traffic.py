@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.decide import pod_traffic
+from nodeagent.decide.namespaces import MAX_NAMESPACES
 from nodeagent.traffic import Counter, PodLink
 from nodeagent.traffic_memory import PodCount, Tally
 from tests.decide.mark_kernel import SPOILS
@@ -199,7 +200,7 @@ def test_retired_pods_and_namespaces_are_bounded() -> None:
     namespaces = world.memory.traffic.namespaces
 
     assert len(world.memory.traffic.retired) == pod_traffic.MAX_RETIRED
-    assert len(namespaces) == pod_traffic.MAX_NAMESPACES + 1
+    assert len(namespaces) == MAX_NAMESPACES + 1
     assert sum(tally.internet_out_bytes for tally in namespaces.values()) == 12_000
     assert len(world.memory.traffic.seen_bytes) < 600
 
