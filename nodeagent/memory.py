@@ -17,6 +17,7 @@ from nodeagent.model import (
     State,
     Transition,
 )
+from nodeagent.net_memory import NodeNetMemory
 from nodeagent.shape_memory import ShapeMemory
 from nodeagent.traffic_memory import MarkMemory, TrafficMemory
 
@@ -186,4 +187,5 @@ class Memory(Struct, frozen=True, kw_only=True):
     marks: MarkMemory = MarkMemory()
     traffic: TrafficMemory = TrafficMemory()
     shape: ShapeMemory = ShapeMemory()
+    net: NodeNetMemory = NodeNetMemory()
     cluster: ClusterMemory = ClusterMemory()

@@ -20,7 +20,7 @@ from nodeagent.observe.board import Board
 from nodeagent.observe.gpus import GpuSampler
 from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.kernel_log import KernelLog
-from nodeagent.observe.node import NodeSampler
+from nodeagent.observe.node import NetworkAsked, NodeSampler
 from nodeagent.settings import Settings
 from nodeagent.signals import KernelDriver, SignalKey, read_as
 from nodeagent.xid_data import load_xid_table
@@ -61,6 +61,7 @@ class Parts:
             self.host_worker, self.board, self.inbox, clock, host_root=settings.node.host_root,
             proc_root=settings.node.proc_root, paths=self._disk_paths(settings),
         )
+        self.node.set_network(self._network_asked(settings))
         self.kernel_log = KernelLog(
             lambda: open_kmsg(settings.node.kernel_log), self.board, self.inbox, clock, self.table,
             cursor=memory.kernel_log, driver_version=self._driver_version,
@@ -75,10 +76,23 @@ class Parts:
         check = self.checks.get("disk.full")
         return tuple(effective_limits(check, settings)["paths"]) if check is not None else ()
 
+    def _network_asked(self, settings: Settings) -> NetworkAsked:
+        limits = {
+            name: effective_limits(check, settings) for name in ("link.down", "net.unreachable")
+            if (check := self.checks.get(name)) is not None and settings.check(name).enabled
+        }
+        devices = limits.get("link.down", {}).get("devices", ())
+        reach = limits.get("net.unreachable", {})
+        return NetworkAsked(
+            devices=tuple(devices), targets=tuple(reach.get("targets", ())),
+            deadline_seconds=reach.get("deadline_seconds", 2.0),
+        )
+
     def apply(self, settings: Settings) -> None:
         """Put reloaded settings into the samplers."""
         self.settings = settings
         self.node.set_paths(self._disk_paths(settings))
+        self.node.set_network(self._network_asked(settings))
 
     def update_wanted(self) -> None:
         """Read NVML when GPU checks apply here, and not otherwise."""

@@ -9,53 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
-import struct
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.netlink_wire import (
+    ACK,
+    DONE,
+    DUMP,
+    ECHO,
+    ERROR,
+    GET_ADDRESS,
+    GET_LINK,
+    GET_NEIGHBOUR,
+    GET_ROUTE,
+    INTERRUPTED,
+    NOOP,
+    REQUEST,
+    Message,
+    failed,
+    messages,
+    parse_attributes,
+    request,
+    status,
+)
 
-GET_LINK, GET_ADDRESS, GET_ROUTE, GET_NEIGHBOUR = 18, 22, 26, 30
+__all__ = [
+    "GET_ADDRESS", "GET_LINK", "GET_NEIGHBOUR", "GET_ROUTE", "Message", "dump", "get", "parse_attributes",
+]  # fmt: skip
+
 GROUPS = 0x1 | 0x10 | 0x40 | 0x100 | 0x400
 """Multicast groups: link, IPv4 address and route, IPv6 address and route."""
 TRIES = 5
 DEADLINE_SECONDS = 10.0
 
-_REQUEST, _ACK, _ECHO, _DUMP, _INTERRUPTED = 0x1, 0x4, 0x8, 0x300, 0x10
-_NOOP, _ERROR, _DONE = 1, 2, 3
-_HEADER = struct.Struct("=IHHII")
-_ATTRIBUTE = struct.Struct("=HH")
-_TYPE_MASK = 0x3FFF
 _BUFFER_BYTES = 1 << 18
-_KINDS = {errno.EPERM: ErrorKind.DENIED, errno.EACCES: ErrorKind.DENIED, errno.EBUSY: ErrorKind.BUSY,
-          errno.EOPNOTSUPP: ErrorKind.ABSENT, errno.EAFNOSUPPORT: ErrorKind.ABSENT}  # fmt: skip
-
-
-class Message(NamedTuple):
-    """One object of a dump."""
-
-    data: bytes
-    at: int
-    """Where its fixed header begins in `data`."""
-    end: int
-
-    def attributes(self, header_bytes: int) -> dict[int, bytes]:
-        """Type -> value of the attributes behind a fixed header of that many bytes."""
-        return parse_attributes(self.data, self.at + header_bytes, self.end)
-
-
-def parse_attributes(data: bytes, at: int, end: int) -> dict[int, bytes]:
-    """Type -> value; what does not fit into the message is left out."""
-    found: dict[int, bytes] = {}
-    while at + 4 <= end:
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        if length < 4 or at + length > end:
-            break
-        found[kind & _TYPE_MASK] = data[at + 4 : at + length]
-        at += (length + 3) & ~3
-    return found
 
 
 class _Interrupted(Exception):
@@ -85,7 +73,7 @@ async def dump(
     except TimeoutError as error:
         raise DriverError(ErrorKind.TIMEOUT, "rtnetlink", "dump", f"no end of dump {kind}") from error
     except OSError as error:
-        raise _failed(kind, error.errno or 0) from error
+        raise failed(kind, error.errno or 0) from error
     raise DriverError(ErrorKind.BUSY, "rtnetlink", "dump", f"dump {kind} was interrupted {TRIES} times")
 
 
@@ -100,19 +88,19 @@ async def get(kind: int, header: bytes) -> Message | None:
         async with asyncio.timeout(DEADLINE_SECONDS):
             with _opened(0) as connection:
                 # tc answers the one who asked only when told to echo, else no more than its listeners.
-                connection.send(_request(kind, _REQUEST | _ACK | _ECHO, header))
+                connection.send(request(kind, REQUEST | ACK | ECHO, header))
                 while True:
-                    for type_, _, _, message in _messages(await loop.sock_recv(connection, _BUFFER_BYTES)):
-                        if type_ != _ERROR:
+                    for type_, _, _, message in messages(await loop.sock_recv(connection, _BUFFER_BYTES)):
+                        if type_ != ERROR:
                             found = message
-                        elif _status(message) in (0, -errno.ENOENT, -errno.ENODEV):
+                        elif status(message) in (0, -errno.ENOENT, -errno.ENODEV):
                             return found
                         else:
-                            raise _failed(kind, -_status(message))
+                            raise failed(kind, -status(message))
     except TimeoutError as error:
         raise DriverError(ErrorKind.TIMEOUT, "rtnetlink", "get", f"no answer to get {kind}") from error
     except OSError as error:
-        raise _failed(kind, error.errno or 0) from error
+        raise failed(kind, error.errno or 0) from error
 
 
 async def _dump_once(kind: int, header: bytes, watch: int, concerns: Concerns | None) -> list[Message]:
@@ -121,23 +109,23 @@ async def _dump_once(kind: int, header: bytes, watch: int, concerns: Concerns | 
     interrupted = False
     with _opened(watch) as connection:
         own, _ = connection.getsockname()
-        connection.send(_request(kind, _REQUEST | _DUMP, header))
+        connection.send(request(kind, REQUEST | DUMP, header))
         while True:
             data = await _received(loop, connection)
-            for type_, message_flags, sender, message in _messages(data):
+            for type_, message_flags, sender, message in messages(data):
                 if watch and sender != own:
                     interrupted = interrupted or concerns is None or concerns(type_, message)
                     continue
-                interrupted = interrupted or bool(message_flags & _INTERRUPTED)
-                if type_ == _ERROR:
-                    raise _failed(kind, -_status(message))
-                if type_ == _DONE:
+                interrupted = interrupted or bool(message_flags & INTERRUPTED)
+                if type_ == ERROR:
+                    raise failed(kind, -status(message))
+                if type_ == DONE:
                     if interrupted:
                         raise _Interrupted
-                    if _status(message) < 0:
-                        raise _failed(kind, -_status(message))
+                    if status(message) < 0:
+                        raise failed(kind, -status(message))
                     return found
-                if type_ != _NOOP:
+                if type_ != NOOP:
                     found.append(message)
             await asyncio.sleep(0)  # the answer is always there: let others have the loop in between
 
@@ -160,29 +148,3 @@ def _opened(groups: int) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-def _request(kind: int, flags: int, body: bytes) -> bytes:
-    return _HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, int, int, Message]]:
-    """Type, flags, port of the sender, object."""
-    at = 0
-    while at + _HEADER.size <= len(data):
-        length, type_, flags, _, port = _HEADER.unpack_from(data, at)
-        if length < _HEADER.size or at + length > len(data):
-            raise DriverError(ErrorKind.INVALID, "rtnetlink", "dump", "a message is cut off")
-        yield type_, flags, port, Message(data, at + _HEADER.size, at + length)
-        at += (length + 3) & ~3
-
-
-def _status(message: Message) -> int:
-    if message.end - message.at < 4:
-        return 0
-    return int(struct.unpack_from("=i", message.data, message.at)[0])
-
-
-def _failed(kind: int, number: int) -> DriverError:
-    detail = f"dump {kind}: {os.strerror(number)}"
-    return DriverError(_KINDS.get(number, ErrorKind.INVALID), "rtnetlink", "dump", detail)

@@ -28,6 +28,16 @@ from nodeagent.gpu_signals import (
     SramErrors,
     TemperatureMargin,
 )
+from nodeagent.net_signals import (
+    ConntrackTable,
+    Gateway,
+    IbCounters,
+    IbPort,
+    NeighbourTable,
+    NetAdapters,
+    NetDevice,
+    TcpTarget,
+)
 from nodeagent.signals import (
     ClockSync,
     DiskUsage,
@@ -74,6 +84,14 @@ VALUE_TYPES: dict[str, Any] = {
     "disk.usage": DiskUsage,
     "clock.sync": ClockSync,
     "kubelet.health": KubeletHealth,
+    "link.devices": tuple[NetDevice, ...],
+    "net.adapters": NetAdapters,
+    "ib.port": IbPort,
+    "ib.counters": IbCounters,
+    "net.gateway": Gateway,
+    "net.target": TcpTarget,
+    "conntrack": ConntrackTable,
+    "neighbour.table": NeighbourTable,
 }
 """Signal -> type of its value."""
 
@@ -99,6 +117,11 @@ class HostArguments(Struct, frozen=True, kw_only=True):
     """Mount points, paths and calls that did not answer: not touched this time."""
     kubelet_port: int = 10248
     kubelet_deadline_seconds: float = 2.0
+    net_devices: tuple[str, ...] = ()
+    """Network devices the operator named: read whatever kind they are."""
+    tcp_targets: tuple[str, ...] = ()
+    """HOST:PORT the operator named; empty: the default gateways are asked of the kernel instead."""
+    tcp_deadline_seconds: float = 2.0
 
 
 class Request(Struct, frozen=True, kw_only=True):

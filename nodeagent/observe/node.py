@@ -1,10 +1,12 @@
-"""Samples the host through its worker: PCI bus, kernel driver, clock, kubelet and disks.
+"""Samples the host through its worker: PCI bus, kernel driver, clock, kubelet, network and disks.
 
 What does not answer must not blind the rest: its worker is replaced and that mount point or call is
 left alone for a while, as `Unread`. It judges nothing.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from nodeagent import wire
 from nodeagent.drivers.clock import Clock
@@ -20,8 +22,20 @@ from nodeagent.signals import SignalKey, Unread, WorkerStatus
 STATUS_SIGNAL = "worker.host"
 DISK_SIGNAL = "disk.usage"
 NODE_SIGNALS = ("gpu.pci", "gpu.kernel_driver", "fabric.manager", "clock.sync", "kubelet.health")
+NET_SIGNALS = ("link.devices", "net.adapters", "conntrack")
+NET_TARGET_SIGNALS = ("ib.port", "ib.counters", "net.gateway", "net.target", "neighbour.table")
+"""Of ports, gateways, configured targets and families."""
 LEAVE_ALONE_SECONDS = 600.0
 """How long a mount point or a call is not touched after it did not answer."""
+
+
+class NetworkAsked(NamedTuple):
+    """What the operator wants read of the network besides what is read anyway."""
+
+    devices: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """HOST:PORT; empty: the default gateways."""
+    deadline_seconds: float = 2.0
 
 
 class NodeSampler:
@@ -38,9 +52,11 @@ class NodeSampler:
         self._inbox = inbox
         self._clock = clock
         self._pace = Pace(clock, poll_seconds)
-        self._readings = WorkerReadings(board, inbox, clock, (*NODE_SIGNALS, DISK_SIGNAL), poll_seconds)
+        signals = (*NODE_SIGNALS, *NET_SIGNALS, *NET_TARGET_SIGNALS, DISK_SIGNAL)
+        self._readings = WorkerReadings(board, inbox, clock, signals, poll_seconds)
         self._places = (host_root, proc_root, sys_root)
         self._paths = paths
+        self._network = NetworkAsked()
         self._kubelet_port = kubelet_port
         self._silent_until_seconds: dict[str, float] = {}
         """Mount point or call that did not answer -> CLOCK_MONOTONIC when it is asked again."""
@@ -64,6 +80,10 @@ class NodeSampler:
         """Paths that the operator names, from the next read-all on."""
         self._paths = paths
 
+    def set_network(self, asked: NetworkAsked) -> None:
+        """What the operator wants read of the network, from the next read-all on."""
+        self._network = asked
+
     # ------------------------------------------------------------------ reading
 
     def _arguments(self) -> wire.HostArguments:
@@ -74,6 +94,8 @@ class NodeSampler:
         return wire.HostArguments(
             host_root=host_root, proc_root=proc_root, sys_root=sys_root, paths=self._paths,
             skip=tuple(sorted(silent)), kubelet_port=self._kubelet_port,
+            net_devices=self._network.devices, tcp_targets=self._network.targets,
+            tcp_deadline_seconds=self._network.deadline_seconds,
         )
 
     async def _read(self) -> None:
@@ -84,7 +106,8 @@ class NodeSampler:
             self._readings.grow_stale(error.kind, f"host worker: {error.detail}")
             return
         if done.error_kind is not None:
-            self._readings.fail(done.error_kind, f"host worker: {done.error_detail}", NODE_SIGNALS)
+            expected = (*NODE_SIGNALS, *NET_SIGNALS)
+            self._readings.fail(done.error_kind, f"host worker: {done.error_detail}", expected)
             return
         unlisted = SignalKey(DISK_SIGNAL, NODE) in self._readings.seen
         for key in self._readings.vanished():

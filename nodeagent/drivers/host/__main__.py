@@ -1,4 +1,4 @@
-"""The host worker: one read-all of PCI bus, driver, clock, kubelet and disks per request.
+"""The host worker: one read-all of PCI bus, driver, clock, kubelet, network and disks per request.
 
 Each read is its own signal. What can hang comes last, so that a dead disk costs nothing else.
 """
@@ -14,12 +14,15 @@ from nodeagent import wire
 from nodeagent.child import Channel, ReadAll, serve
 from nodeagent.drivers.host import fabric, system
 from nodeagent.drivers.host.disks import DiskReader
+from nodeagent.drivers.host.network import NetworkReader
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.signals import Unread
 
 
 def _reader(channel: Channel) -> ReadAll:
+    network = NetworkReader(channel)
+
     def one(
         signal: str, call: str, read: Callable[[wire.HostArguments], Any], arguments: wire.HostArguments
     ) -> None:
@@ -41,6 +44,7 @@ def _reader(channel: Channel) -> ReadAll:
         one("fabric.manager", "read the fabric manager's pid", fabric.manager, arguments)
         one("clock.sync", "adjtimex", system.clock_sync, arguments)
         one("kubelet.health", "kubelet healthz", system.kubelet_health, arguments)
+        network.read(arguments)
         DiskReader(channel, arguments).read()
         return wire.Done(id=request.id)
 
