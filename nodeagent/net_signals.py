@@ -66,6 +66,11 @@ class IbPort(Struct, frozen=True, kw_only=True):
         """True when it carries data."""
         return self.state == "ACTIVE" and self.phys_state == "LinkUp"
 
+    @property
+    def is_switched_off(self) -> bool:
+        """True by an administrator's order; an Ethernet port says Disabled of a missing carrier, too."""
+        return self.phys_state == "Disabled" and self.link_layer != "Ethernet"
+
 
 class IbCounters(Struct, frozen=True, kw_only=True):
     """Signal `ib.counters` (`mlx5_0/1`)."""
@@ -91,7 +96,7 @@ class TcpTarget(Struct, frozen=True, kw_only=True):
     outcome: str
     """accepted | refused | silent | unreachable | unnamed (the name does not resolve)"""
     detail: str = ""
-    seconds: float | None = None
+    answered_seconds: float | None = None
     """Until the answer; None: there was none."""
 
 

@@ -34,11 +34,15 @@ DRIVER = "580.95.05"
 Sections = Mapping[str, Mapping[str, Any]]
 Status = dict[str, Any]
 
+OWN_NETWORK = ("link.down", "link.flaps", "ib.down", "ib.flaps", "net.unreachable", "conntrack.full",
+               "neighbour.full")  # fmt: skip
+"""Checks of the machine's own network."""
 QUICK: dict[str, dict[str, Any]] = {
     "gpu": {"poll_seconds": 1.0, "call_deadline_seconds": 1.0, "stuck_seconds": 3.0},
     'checks."clock.unsynced"': {"enabled": False},
     'checks."kubelet.down"': {"enabled": False},
     'checks."disk.full"': {"enabled": False},
+    **{f'checks."{name}"': {"enabled": False} for name in OWN_NETWORK},
 }
 """Short periods, and no check whose answer depends on the machine that runs the tests."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from nodeagent import gpu_signals, memory, model, settings, signals
+from nodeagent import gpu_signals, memory, model, net_memory, net_signals, settings, signals
 from tests import house_rules as rules
 
 PURE_COUNTS = frozenset({
@@ -28,6 +28,7 @@ PURE_COUNTS = frozenset({
     "KernelLogStatus.records", "KernelLogStatus.reopened",
     "GpuBaseline.count", "GpuProcesses.count", "XidEvent.count", "SxidEvent.count",
     "SxidEvent.link",  # which link
+    "LinkMemory.index", "NetDevice.index",  # the kernel's number of a device
     "NetworkSettings.mark_mask",  # bits
     "Snapshot.entropy",  # 0 <= entropy < 1
     "Snapshot.inbox_dropped",  # events
@@ -44,7 +45,7 @@ def _structs(*modules: object) -> list[type[msgspec.Struct]]:
     return sorted(found, key=lambda struct: struct.__name__)
 
 
-NOUNS = _structs(memory, model, settings, signals, gpu_signals)
+NOUNS = _structs(memory, model, settings, signals, gpu_signals, net_signals, net_memory)
 
 
 def _everywhere(rule: object, paths: list) -> list[str]:

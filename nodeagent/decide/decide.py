@@ -16,6 +16,7 @@ from nodeagent.decide import (
     incidents,
     network,
     node_write,
+    own_links,
     release,
     taints,
     verdict,
@@ -75,7 +76,7 @@ def decide(
     checks = registry() if checks is None else checks
     now = snapshot.now
     memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
-    memory = counters.remember(memory, snapshot)
+    memory = own_links.remember(counters.remember(memory, snapshot), snapshot)
     memory, marks_plans, refused = _mark(marking, snapshot, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}

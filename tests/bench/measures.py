@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import processes
-from tests.agent import Agent, is_raised
+from tests.agent import OWN_NETWORK, Agent, is_raised
 
 GPUS = 8
 OWN_PACE: dict[str, dict[str, Any]] = {
@@ -26,6 +26,7 @@ OWN_PACE: dict[str, dict[str, Any]] = {
     'checks."disk.full"': {"enabled": True},
     'checks."clock.unsynced"': {"enabled": True},
     'checks."kubelet.down"': {"enabled": True},
+    **{f'checks."{name}"': {"enabled": True} for name in OWN_NETWORK},
 }
 """What a node without any configuration of its own does."""
 MIB_BYTES = 1 << 20

@@ -28,6 +28,15 @@ from nodeagent.gpu_signals import (
 )
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, CheckRow, Decision, Instant, Now, Plan, State
+from nodeagent.net_signals import (
+    ConntrackTable,
+    Gateway,
+    IbCounters,
+    IbPort,
+    NeighbourTable,
+    NetAdapters,
+    NetDevice,
+)
 from nodeagent.settings import Settings
 from nodeagent.signals import (
     ClockSync,
@@ -124,6 +133,26 @@ def healthy_gpu(pci_address: str) -> dict[str, Any]:
     }
 
 
+def healthy_network() -> dict[str, Any]:
+    """The node's own network: one adapter, one InfiniBand port, a gateway that answers, room everywhere."""
+    table = NeighbourTable(entries_count=30, limit_count=1024, overflow_count=0)
+    return {
+        "link.devices": (
+            NetDevice(name="eth0", index=2, pci_address="0000:18:00.0", is_uplink=True, carrier=True,
+                      up_count=1, down_count=1),
+        ),
+        "net.adapters": NetAdapters(addresses=("0000:18:00.0", "0000:9a:00.0")),
+        "ib.port@mlx5_0/1": IbPort(
+            state="ACTIVE", phys_state="LinkUp", link_layer="InfiniBand", pci_address="0000:9a:00.0"
+        ),
+        "ib.counters@mlx5_0/1": IbCounters(link_downed_count=0),
+        "net.gateway@10.0.0.1%eth0": Gateway(state="reachable", used_seconds=0.5, confirmed_seconds=2.0),
+        "conntrack": ConntrackTable(entries_count=900, limit_count=262_144, dropped_count=0),
+        "neighbour.table@ipv4": table,
+        "neighbour.table@ipv6": table,
+    }  # fmt: skip
+
+
 NETWORK_OFF = Unread(kind=ErrorKind.ABSENT, reason="network is off by configuration")
 
 
@@ -145,6 +174,7 @@ def healthy() -> dict[str, Any]:
         "clock.sync": clock(),
         "kubelet.health": KubeletHealth(healthy=True, detail="ok"),
         "kernel_log": log,
+        **healthy_network(),
         "net.kernel": NETWORK_OFF,
         "net.links": NETWORK_OFF,
         "net.marks": NETWORK_OFF,

@@ -135,8 +135,8 @@ def _connected(
 
 def _outcome(number: int, seconds: float) -> TcpTarget:
     if number == 0:
-        return TcpTarget(outcome="accepted", seconds=seconds)
+        return TcpTarget(outcome="accepted", answered_seconds=seconds)
     detail = os.strerror(number).lower()
     if number == errno.ECONNREFUSED:
-        return TcpTarget(outcome="refused", detail=detail, seconds=seconds)
+        return TcpTarget(outcome="refused", detail=detail, answered_seconds=seconds)
     return TcpTarget(outcome="unreachable" if number in _UNREACHABLE else "silent", detail=detail)
