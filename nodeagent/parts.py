@@ -28,6 +28,9 @@ from nodeagent.xid_data import load_xid_table
 FIRST_LOOK_SECONDS = 8.0
 """How long the first cycle waits for every signal to have been tried once."""
 
+WAYS_OUT = ("net.gateway", "net.target")
+"""One of these is the last that the host worker reads of the network."""
+
 CANCEL_AGAIN_SECONDS = 2.0
 """How long a cancelled task may take to clean up before it is taken for one that goes on."""
 
@@ -118,7 +121,8 @@ class Parts:
         readings = self.board.readings()
         host = readings.get(SignalKey("worker.host", NODE))
         log = readings.get(SignalKey("kernel_log", NODE))
-        if host is None or SignalKey("kubelet.health", NODE) not in readings or log is None:
+        ways_out = [key for key in readings if key.signal in WAYS_OUT]
+        if host is None or SignalKey("kubelet.health", NODE) not in readings or not ways_out or log is None:
             return False
         if not getattr(log.value, "backfilled", True):
             return False

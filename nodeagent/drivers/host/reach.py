@@ -1,6 +1,6 @@
 """Can the node reach what the operator named? One TCP connection to each, closed as soon as it stands.
 
-All are tried at once and share one deadline, so that ten dead targets cost no more than one. A name is
+All are tried at once and share a deadline, so that ten dead targets cost no more than one. A name is
 resolved in a thread of its own, because the resolver knows no deadline; never in two at a time.
 """
 
@@ -35,8 +35,10 @@ class TargetReader:
     def read(
         self, targets: tuple[str, ...], deadline_seconds: float
     ) -> dict[str, TcpTarget | DriverError]:
-        """What each target did within the deadline; DriverError(invalid) for text that is no target."""
-        until_seconds = time.monotonic() + deadline_seconds
+        """What each target did within the deadline; DriverError(invalid) for text that is no target.
+
+        Names have a deadline of the same length before, so that a resolver that hangs blames no other target.
+        """
         found: dict[str, TcpTarget | DriverError] = {}
         asked: dict[str, tuple[str, int]] = {}
         for number, target in enumerate(dict.fromkeys(targets)):
@@ -48,12 +50,12 @@ class TargetReader:
             except DriverError as error:
                 asked.pop(target, None)
                 found[target] = error
-        addresses = self._resolved(asked, until_seconds)
+        addresses = self._resolved(asked, time.monotonic() + deadline_seconds)
         for target, outcome in addresses.items():
             if isinstance(outcome, TcpTarget):
                 found[target] = outcome
         wanted = {target: each for target, each in addresses.items() if not isinstance(each, TcpTarget)}
-        return found | _connected(wanted, until_seconds, deadline_seconds)
+        return found | _connected(wanted, deadline_seconds)
 
     def _resolved(
         self, asked: dict[str, tuple[str, int]], until_seconds: float
@@ -67,7 +69,9 @@ class TargetReader:
             thread = self._resolving.get(target)
             if thread is not None and thread.is_alive():
                 continue
-            thread = threading.Thread(target=_resolve, args=(target, host, port, found), daemon=True)
+            thread = threading.Thread(
+                target=_resolve, args=(target, host, port, found), daemon=True, name=f"resolve {target}"
+            )
             self._resolving[target] = thread
             begun.append(thread)
             thread.start()
@@ -103,9 +107,10 @@ def _resolve(target: str, host: str, port: int, found: dict[str, _Address | TcpT
 
 
 def _connected(
-    wanted: dict[str, _Address], until_seconds: float, deadline_seconds: float
+    wanted: dict[str, _Address], deadline_seconds: float
 ) -> dict[str, TcpTarget | DriverError]:
     began_seconds = time.monotonic()
+    until_seconds = began_seconds + deadline_seconds
     found: dict[str, TcpTarget | DriverError] = {}
     waiting: dict[int, tuple[str, socket.socket]] = {}
     poller = select.poll()
