@@ -20,6 +20,8 @@ from nodeagent.net_signals import IbPort, NetAdapters, NetDevice
 from nodeagent.signals import SignalKey, Snapshot
 
 LINK_LIMIT = 256
+LAST_SECONDS = 253_402_300_799.0
+"""Last second that has a date of four digits."""
 
 
 def remember(memory: Memory, snapshot: Snapshot) -> Memory:
@@ -84,7 +86,8 @@ def since_words(link: LinkMemory | None) -> str:
     """`since 2026-11-29T03:12:40Z`, and that it may be longer where its end was not seen."""
     if link is None or link.lost is None:
         return "since a moment ago"
-    when = datetime.fromtimestamp(int(max(0.0, link.lost.wall_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    wall_seconds = min(max(0.0, link.lost.wall_seconds), LAST_SECONDS)
+    when = datetime.fromtimestamp(int(wall_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"since {when} or longer" if link.lost_unseen else f"since {when}"
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from nodeagent import net_signals as net
 from nodeagent import signals as s
 from nodeagent.errors import ErrorKind
 from nodeagent.model import NodeClass
+from nodeagent.wire import VALUE_TYPES
 from tests.scenarios.world import (
     GPU_A,
     GPU_B,
@@ -16,6 +18,7 @@ from tests.scenarios.world import (
     disk,
     ecc,
     healthy,
+    healthy_network,
     identity,
     remap,
 )
@@ -50,6 +53,13 @@ WORSE: dict[str, list[Any]] = {
     "clock.sync": [clock(synchronized=False)],
     "kubelet.health": [DOWN],
     "state_file": [s.StateFileStatus(writable=False, detail="ENOSPC")],
+    "link.devices": [(), (net.NetDevice(name="eth0", index=2, carrier=False, down_count=9),)],
+    "net.adapters": [net.NetAdapters(addresses=())],
+    "ib.port@mlx5_0/1": [net.IbPort(state="DOWN", phys_state="Polling", link_layer="InfiniBand")],
+    "ib.counters@mlx5_0/1": [net.IbCounters(link_downed_count=count) for count in (9, 255)],
+    "net.gateway@10.0.0.1%eth0": [net.Gateway(state="failed"), net.Gateway(state="none")],
+    "conntrack": [net.ConntrackTable(entries_count=9, limit_count=9, dropped_count=9)],
+    "neighbour.table@ipv4": [net.NeighbourTable(entries_count=9, limit_count=9, overflow_count=9)],
 }
 """What may go wrong, by signal."""
 
@@ -90,6 +100,7 @@ steps = st.one_of(
 timelines = st.lists(steps, min_size=5, max_size=14)
 """Scripts: each step is a verb of the world and its argument."""
 
+NETWORK = frozenset(name.partition("@")[0] for name in healthy_network()) | {"net.target"}
 NOUNS: dict[str, Any] = {
     "gpu.driver": s.GpuDriver,
     "gpu.devices": tuple[s.GpuIdentity, ...],
@@ -107,6 +118,7 @@ NOUNS: dict[str, Any] = {
     "worker.host": s.WorkerStatus,
     "kernel_log": s.KernelLogStatus,
     "state_file": s.StateFileStatus,
+    **{name: noun for name, noun in VALUE_TYPES.items() if name in NETWORK},
 }
 """Signal -> its noun."""
 

@@ -68,10 +68,12 @@ def test_unknown_never_lifts_or_adds(script: list, how: list, cycles: int) -> No
     for (value, kind), name in zip(itertools.cycle(how), sorted(world.values), strict=False):
         world.put({name: hidden(value, kind)})
     standing_xids = {key for key in raised if key.partition("|")[0] in NUMBER_CHECKS}
+    # An Xid whose class waits for its time to pass gets it without any reading.
+    due = {"gpu-unhealthy=xid"} if any(xid.held for xid in world.memory.xids.values()) else set()
     for _ in range(cycles):
         world.cycle()
 
-    assert world.taints() == taints
+    assert set(world.taints()) - due == set(taints) - due
     assert world.raised() - {BLIND_IS_A_FAULT} - standing_xids == raised - standing_xids
 
 
