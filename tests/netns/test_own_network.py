@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import State
 from nodeagent.settings import CheckSettings, Settings
 from nodeagent.wire import HostArguments
+from tests.agent import OWN_NETWORK, ROOT, toml
 from tests.netns.own_network import OwnNetwork, carrier, proc_tree, send_to
 from tests.netns.world import INTERNET, World, missing
 from tests.scenarios import world as scenario
@@ -69,6 +71,30 @@ def test_a_link_that_was_down_before_the_agent_is_known_by_the_kernels_count(sha
 
     row = seen.row("link.down", "eth0")
     assert (row.state, "or longer" in row.sentence) == (State.WARNING, True)
+
+
+def test_the_command_says_it_with_pod_traffic_off(shared: World, tmp_path: Path) -> None:
+    """`nodeagent check` without a daemon, in the namespace: a warning by name, exit 1; nothing else is on."""
+    checks = {f'checks."{name}"': {"bad_polls": 1, "of_polls": 1} for name in OWN_NETWORK}
+    sections: dict[str, dict[str, object]] = {
+        "node": {"name": "n1", "kernel_log": "/dev/null", "state_file": str(tmp_path / "memory.json")},
+        "gpu": {"enabled": "false"}, "network": {"enabled": False}, "pods": {"source": "none"},
+        "status": {"socket": str(tmp_path / "s.sock"), "metrics_listen": ""}, **checks,
+    }  # fmt: skip
+    config = tmp_path / "nodeagent.toml"
+    config.write_text(toml(sections))
+    argv = shared.argv("node", sys.executable, "-m", "nodeagent", "--config", str(config), "check", "--json")
+    carrier(shared, up=False)
+    try:
+        done = subprocess.run([*argv, *OWN_NETWORK], capture_output=True, text=True, timeout=60, check=False,
+                              cwd=ROOT, env=shared.environment)  # fmt: skip
+    finally:
+        carrier(shared, up=True)
+
+    rows = {(row["id"], row["target"]): row["state"] for row in json.loads(done.stdout)["checks"]}
+    assert (done.returncode, rows["link.down", "eth0"]) == (1, "warning")
+    assert {check for check, _ in rows} == set(OWN_NETWORK)
+    assert not [row for row, state in rows.items() if state == "unknown"]
 
 
 def test_a_link_that_was_switched_off_or_never_plugged_in_is_no_fault(shared: World) -> None:

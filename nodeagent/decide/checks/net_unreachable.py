@@ -63,7 +63,8 @@ CHECKS = (
                   meaning="A configured target must accept a connection in that time."),
             Limit(name="targets", unit="HOST:PORT", default=(),
                   meaning="These must accept a TCP connection, which is closed at once; empty: the default "
-                          "gateways must answer, and nothing is sent to them."),
+                          "gateways must answer, and nothing is sent to them. The systemd unit needs an "
+                          "IPAddressAllow= for each."),
             Limit(name="asked_seconds", unit="s", default=120.0,
                   meaning="A gateway that nothing was sent to for so long is not judged."),
         ),

@@ -144,4 +144,7 @@ def _number(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
-    return read_bounded(path, 256).decode("ascii", "replace").strip()
+    try:
+        return read_bounded(path, 256).decode("ascii", "replace").strip()
+    except DriverError as error:
+        raise DriverError(error.kind, error.target, f"read {path.name}", error.detail) from error

@@ -49,8 +49,8 @@ def neighbours(arguments: HostArguments, family: str) -> NeighbourTable:
     except DriverError as error:
         if error.kind is not ErrorKind.ABSENT:
             raise
-        detail = f"no {family} here, or not the node's first network namespace, which alone shows this table"
-        raise DriverError(ErrorKind.ABSENT, family, "read the table", detail) from error
+        detail = "the table shows only in the first network namespace"
+        raise DriverError(ErrorKind.ABSENT, family, "neighbours", detail) from error
     entries_count = first.get("entries", 0)
     collected = entries_count > _number(folder / "gc_thresh1")
     return NeighbourTable(
