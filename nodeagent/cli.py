@@ -39,6 +39,8 @@ _MODULES = {
     "pause": "nodeagent.cli_node",
     "unpause": "nodeagent.cli_node",
     "node": "nodeagent.cli_node",
+    "silence": "nodeagent.cli_silence",
+    "unsilence": "nodeagent.cli_silence",
     "config": "nodeagent.cli_config",
     "self-test": "nodeagent.cli_self_test",
     "version": "nodeagent.cli_config",
@@ -141,6 +143,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, _Parser]]:
     commands["self-test"].add_argument(
         "--other-node", metavar="NAME", default="", help="also try to write this Node, which is not the own"
     )
+    _add_silence(commands["silence"], commands["unsilence"])
     commands |= _add_net(commands["net"], common)
     commands |= _add_gpu(commands["gpu"], common)
     commands |= _add_node(commands["node"], common)
@@ -186,6 +189,20 @@ def _add_node(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
     )
     resume = verbs.add_parser("resume", parents=[common], help="write faults to the Node again")
     return {"node release": release, "node resume": resume}
+
+
+def _add_silence(silence: _Parser, unsilence: _Parser) -> None:
+    silence.add_argument("checks", metavar="CHECK", nargs="*", help="one or more check ids")
+    silence.add_argument(
+        "--target", metavar="TARGET", help="GPU index or PCI address, mount point, ...; default: every target"
+    )
+    silence.add_argument(
+        "--for", metavar="TIME", dest="for_seconds", type=duration_seconds, help="90s, 15m, 1h30m; at most 7d"
+    )
+    silence.add_argument("--reason", metavar="TEXT", help="why, for whoever reads the status next")
+    silence.add_argument("--list", action="store_true", help="the silences that stand")
+    silence.add_argument("--json", action="store_true", help="one JSON object")
+    unsilence.add_argument("numbers", metavar="ID", nargs="+", type=int, help="as status and --list say")
 
 
 def _add_net(parser: _Parser, common: _Parser) -> dict[str, _Parser]:
@@ -277,6 +294,8 @@ _COMMANDS = {
     "pause": "write nothing to the API server for a time",
     "unpause": "let writes to the API server go on",
     "node": "take everything of ours off the Node object, or put it there again",
+    "silence": "a known fault asks for no taint for a while, and stays shown; --list",
+    "unsilence": "end silences before their time",
     "config": "show or judge the configuration",
     "self-test": "prove that the API server fences this agent in; changes nothing",
     "version": "print the version",

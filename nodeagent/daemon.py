@@ -96,6 +96,7 @@ class Daemon:
             metrics_listen=settings.status.metrics_listen, on_bug=logger.error,
         )
         self._surface.requests_refused = self._server.rejected
+        self._surface.silencing.saved = self._saved
 
     def _made_executors(self, parts: Parts) -> dict[str, Executor]:
         def urgently(outcome: Outcome) -> None:

@@ -129,6 +129,22 @@ class Release(Struct, frozen=True, kw_only=True):
     by_operator: bool
 
 
+class Silence(Struct, frozen=True, kw_only=True):
+    """By somebody's word the faults of a check ask for no node action until it ends; they stay shown."""
+
+    number: int
+    """What `nodeagent unsilence` takes."""
+    check: str
+    target: str
+    """"" means every target of the check."""
+    began: Instant
+    for_seconds: float
+    reason: str
+    user_id: int | None
+    user_name: str
+    """"" where the uid has no name."""
+
+
 class UnknownSince(Struct, frozen=True, kw_only=True):
     """Since when one check on one target could not be judged."""
 
@@ -177,6 +193,10 @@ class Memory(Struct, frozen=True, kw_only=True):
     release: Release | None = None
     auto_release_not_before_seconds: float = 0.0
     """CLOCK_MONOTONIC of this boot; between two own releases NVML is read again at least once."""
+    silences: tuple[Silence, ...] = ()
+    """Oldest first, at most one for a check and target."""
+    silences_begun: int = 0
+    """Number of the newest one that ever was."""
     kernel_log: KernelLogCursor | None = None
     counters_read_seconds: dict[str, float] = {}
     """read_at_seconds of the newest good value that can show a reset, by "signal|target"; of this boot."""

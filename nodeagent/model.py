@@ -125,6 +125,8 @@ class Transition(Struct, frozen=True, kw_only=True):
     previous: State
     state: State
     sentence: str
+    event: str = ""
+    """silenced | unsilenced: what happened where the state stayed as it was."""
 
 
 class Incident(Struct, frozen=True, kw_only=True):
@@ -144,6 +146,14 @@ class Taint(Struct, frozen=True, kw_only=True):
     key: str
     value: str
     effect: str
+
+
+class HeldTaint(Struct, frozen=True, kw_only=True):
+    """A taint that the faults ask for, and silences hold back."""
+
+    taint: Taint
+    silences: tuple[int, ...]
+    """Numbers of the silences that cover the faults behind it."""
 
 
 class CheckRow(Struct, frozen=True, kw_only=True):
@@ -167,6 +177,8 @@ class CheckRow(Struct, frozen=True, kw_only=True):
     stale_state: State | None = None
     """For unknown: the last state that was known (a raised fault stays in force)."""
     number: float | None = None
+    silence: int | None = None
+    """Number of the silence that covers it; of several the one that ends last."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -211,6 +223,9 @@ class Decision(Struct, frozen=True, kw_only=True):
     rows: tuple[CheckRow, ...]
     incidents: tuple[Incident, ...]
     wanted_taints: tuple[Taint, ...]
+    """What the node should carry: no fault that is silenced asks for any."""
+    held_taints: tuple[HeldTaint, ...] = ()
+    """What it would carry without silences, besides those."""
     notices: tuple[Notice, ...] = ()
     next_due_seconds: float | None = None
     """CLOCK_MONOTONIC of the earliest due time in Memory, None when nothing waits."""

@@ -273,6 +273,20 @@ class NodeCommand(Struct, frozen=True, kw_only=True, tag="node_command"):
     reason: str = ""
     user_id: int | None = None
     """uid of the socket's peer."""
+class SilenceCommand(Struct, frozen=True, kw_only=True, tag="silence_command"):
+    """`nodeagent silence` or `unsilence`, from the socket."""
+
+    check: str = ""
+    target: str = ""
+    """"" means every target of the check."""
+    for_seconds: float = 0.0
+    reason: str = ""
+    ends: int | None = None
+    """Number of the silence to end; None: one begins."""
+    user_id: int | None = None
+    """uid of the socket's peer."""
+    user_name: str = ""
+    """Name of that uid on the node, "" when it has none."""
 
 
 class ConfigReloaded(Struct, frozen=True, kw_only=True, tag="config_reloaded"):
@@ -295,7 +309,9 @@ class Outcome(Struct, frozen=True, kw_only=True, tag="outcome"):
     """The least wait that was asked for."""
 
 
-Event = XidEvent | SxidEvent | KernelLogGap | GpuCommand | NodeCommand | ConfigReloaded | Outcome
+Event = (
+    XidEvent | SxidEvent | KernelLogGap | GpuCommand | NodeCommand | SilenceCommand | ConfigReloaded | Outcome
+)
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from nodeagent import __version__
+from nodeagent.drivers import users
 from nodeagent.drivers.clock import Clock
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, Decision, Now
@@ -20,7 +21,16 @@ from nodeagent.report import metrics, schema, status
 from nodeagent.report.given import ReportInput
 from nodeagent.report.server import BadRequest, CommandAnswer
 from nodeagent.settings import Settings
-from nodeagent.signals import GpuCommand, NodeCommand, SignalKey, Snapshot, WorkerStatus, read_as
+from nodeagent.signals import (
+    GpuCommand,
+    NodeCommand,
+    SignalKey,
+    SilenceCommand,
+    Snapshot,
+    WorkerStatus,
+    read_as,
+)
+from nodeagent.silence_surface import SilenceSurface
 
 FRESH_DEADLINE_SECONDS = 10.0
 RELEASE_DEADLINE_SECONDS = 20.0
@@ -50,6 +60,10 @@ class AgentSurface:
         self._cycled = asyncio.Event()
         self._given: ReportInput | None = None
         self._net = NetSurface(network, self._now_given, clock.monotonic_seconds)
+        self.silencing = SilenceSurface(
+            given=self._now_given, inbox=inbox, next_cycle=self._next_cycle, known_checks=known_checks,
+            user_name=users.user_name,
+        )
         self.is_ready = False
         self.requests_refused: Mapping[str, int] = {}
         """Counted by the server."""
@@ -171,6 +185,14 @@ class AgentSurface:
             "resume": "faults are written to the Node again",
         }[command.verb]
         return CommandAnswer(ok=True, sentence=sentence)
+    def silences_json(self) -> bytes:
+        """Silences that stand, schema nodeagent/silence/v1."""
+        return self.silencing.report()
+
+    async def silence(self, asked: tuple[SilenceCommand, ...]) -> CommandAnswer:
+        """Begin silences, or end them; answered when that is done and saved."""
+        ends = any(command.ends is not None for command in asked)
+        return await (self.silencing.end(asked) if ends else self.silencing.begin(asked))
 
     def _nvml(self) -> WorkerStatus | None:
         return read_as(self._board.readings().get(SignalKey("worker.nvml", NODE)), WorkerStatus)

@@ -174,7 +174,8 @@ def _differs(saved: Memory | None, memory: Memory, *, only_urgent: bool) -> bool
         return True
     if _holds_differ(saved.holds, memory.holds, only_urgent=only_urgent):
         return True
-    urgent = ("boot_id", "history", "incidents", "release", "verdict", "baseline", "marks", "cluster")
+    urgent = ("boot_id", "history", "incidents", "release", "verdict", "baseline", "marks", "cluster",
+              "silences")
     counted = ("xids", "unmatched", "gpus", "kernel_log", "traffic")
     lazy = (*counted, "unknown", "driver_version", "driver_absent")
     names = urgent if only_urgent else urgent + lazy

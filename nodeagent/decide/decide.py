@@ -18,6 +18,7 @@ from nodeagent.decide import (
     node_write,
     own_links,
     release,
+    silences,
     taints,
     verdict,
     xid,
@@ -73,8 +74,7 @@ def decide(
 ) -> tuple[Decision, Memory, tuple[Plan, ...]]:
     """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all; `writing`: whether and
     why not the Node object is written, None = not at all."""
-    checks = registry() if checks is None else checks
-    now = snapshot.now
+    checks, now = registry() if checks is None else checks, snapshot.now
     memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
     memory = own_links.remember(counters.remember(memory, snapshot), snapshot)
     memory, marks_plans, refused = _mark(marking, snapshot, memory)
@@ -82,11 +82,12 @@ def decide(
     families = {check.id: check.family for check in checks.values()}
     memory, told = release.step(memory, snapshot, settings)
     memory, rows, transitions = _judge(settings, snapshot, memory, checks)
+    memory, rows, silenced = silences.step(memory, rows, snapshot)
     memory, released = release.by_itself(memory, snapshot, settings, families)
-    known = memory.verdict
+    known, prefix = memory.verdict, settings.cluster.taint_prefix
     word, memory = verdict.node_verdict(memory, rows, now)
     memory = incidents.update(memory, checks, functools.partial(xid.linked_numbers, table), now)
-    wanted = taints.wanted_taints(memory, checks, settings.cluster.taint_prefix)
+    wanted = taints.wanted_taints(memory, checks, prefix)
     written = _write(writing, snapshot, memory, wanted, (word.state, checks, settings))
     memory = written.memory
     decision = Decision(
@@ -94,9 +95,10 @@ def decide(
         rows=rows,
         incidents=memory.incidents,
         wanted_taints=wanted,
+        held_taints=taints.held_taints(memory, checks, prefix),
         node_writes=written.writes,
         notices=(
-            *notices, *told, *released, *refused, *written.notices,
+            *notices, *told, *silenced, *released, *refused, *written.notices,
             *_event_notices(snapshot),
             *(_transition_notice(t, rows) for t in transitions),
             *_verdict_notices(known, word, memory),
@@ -104,6 +106,7 @@ def decide(
         next_due_seconds=_earliest(
             release.next_due_seconds(memory), xid.due_seconds(memory, table),
             network.next_due_seconds(memory, now.at.monotonic_seconds), written.next_due_seconds,
+            silences.next_due_seconds(memory.silences, now),
         ),
         released=memory.release is not None,
     )

@@ -64,6 +64,18 @@ FAMILIES = (
         help="1 for each taint the faults ask for. Absent when none is.",
     ),
     Family(
+        name="nodeagent_taint_held",
+        kind="gauge",
+        labels=("key", "effect", "value"),
+        help="1 for each taint that the faults ask for and silences hold back. Absent when none is.",
+    ),
+    Family(
+        name="nodeagent_silences",
+        kind="gauge",
+        labels=("check",),
+        help="Silences that stand. Absent for a check without one.",
+    ),
+    Family(
         name="nodeagent_gpu_info",
         kind="gauge",
         labels=("gpu", "index", "uuid", "name"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from nodeagent.model import State
 from nodeagent.report.render_cluster import api_lines, taint_verb
 from nodeagent.report.render_net import render_network
+from nodeagent.report.render_silences import held_line, silence_lines
 from nodeagent.report.rows import SHORTEST_SENTENCE, UNCUT, check_table, trouble_lines
 from nodeagent.report.schema import (
     CheckReport,
@@ -93,12 +94,13 @@ def render_history(
 
 def _transition_cells(item: TransitionStatus, verbose: bool) -> list[str]:
     label = item.target_label if verbose else short_label(item.target_label)
+    change = f"{STATE_WORDS[item.previous]} -> {STATE_WORDS[item.state]}"
     return [
         f"{item.at[:10]} {item.at[11:19]}",
         duration(item.age_seconds),
         item.check,
         label,
-        f"{STATE_WORDS[item.previous]} -> {STATE_WORDS[item.state]}",
+        item.event or change,
         item.sentence,
     ]
 
@@ -206,7 +208,8 @@ def _sections(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
     lines += _incident_lines(report, verbose) + _evidence_lines(report, verbose)
     lines += [("Waiting", _waiting(call)) for call in report.pending_calls if verbose or _is_slow(call)]
     lines += _worker_lines(report, verbose)
-    lines += [("Taint", _taint(report, i)) for i in range(max(1, len(report.taint.wanted)))]
+    lines += [("Taint", text) for text in _taints(report)]
+    lines += [("Silence", text) for text in silence_lines(report.silences, verbose=verbose)]
     lines += _network_lines(report, verbose) + api_lines(report.api, verbose)
     lines += _log_lines(report, verbose) + _upkeep_lines(report, verbose)
     return lines + [("Next" if i == 0 else "", command) for i, command in enumerate(report.next)]
@@ -269,14 +272,16 @@ def _worker_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:
     return lines
 
 
-def _taint(report: StatusReport, index: int) -> str:
+def _taints(report: StatusReport) -> list[str]:
     held = "dry run" if report.taint.dry_run else report.taint.held
     aside = f" ({held})" if held else ""
-    if not report.taint.wanted:
-        return f"none wanted{aside}"
-    taint = report.taint.wanted[index]
-    verb = taint_verb(report.api, taint) if not aside else "would set"
-    return f"{verb} {taint.key}={taint.value}:{taint.effect}{aside}"
+    lines = [
+        f"{taint_verb(report.api, taint) if not aside else 'would set'} "
+        f"{taint.key}={taint.value}:{taint.effect}{aside}"
+        for taint in report.taint.wanted
+    ]
+    lines += [f"none: {held_line(one)}" for one in report.taint.silenced]
+    return lines or [f"none wanted{aside}"]
 
 
 def _network_lines(report: StatusReport, verbose: bool) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, Struct
 
-from nodeagent.signals import GpuCommand, NodeCommand
+from nodeagent.signals import GpuCommand, NodeCommand, SilenceCommand
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -25,6 +25,8 @@ PAUSE_SECONDS = 7 * 86400
 """Longest pause of writes that may be asked for."""
 RELEASE_SECONDS = 7 * 86400
 """Longest release of NVML that may be asked for."""
+SILENCE_SECONDS = 7 * 86400
+"""Longest silence that may be asked for."""
 MAX_POD_CHARACTERS = 400
 
 
@@ -36,7 +38,7 @@ class BadRequest(Exception):
 
 
 class CommandAnswer(Struct, frozen=True, kw_only=True):
-    """What became of a GPU command."""
+    """What became of a command."""
 
     ok: bool
     sentence: str
@@ -72,6 +74,11 @@ class Surface(Protocol):
 
     async def node_command(self, command: NodeCommand) -> CommandAnswer:
         """Take a command on writes to the Node in. Raises BadRequest."""
+    def silences_json(self) -> bytes:
+        """Body of GET /v1/silences, schema nodeagent/silence/v1."""
+
+    async def silence(self, asked: tuple[SilenceCommand, ...]) -> CommandAnswer:
+        """Begin silences, or end them where each command says which. Raises BadRequest."""
 
     async def net_top(self) -> bytes:
         """Read counters now; schema nodeagent/net-top/v1. Raises BadRequest."""
@@ -132,6 +139,20 @@ class PauseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     for_seconds: Annotated[float, Meta(ge=1, le=PAUSE_SECONDS)]
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
+class SilenceBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/silence."""
+
+    checks: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(min_length=1, max_length=16)]
+    target: Annotated[str, Meta(max_length=128)] = ""
+    """"" means every target of the checks."""
+    for_seconds: Annotated[float, Meta(ge=1, le=SILENCE_SECONDS)]
+    reason: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class UnsilenceBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /v1/unsilence."""
+
+    numbers: Annotated[tuple[int, ...], Meta(min_length=1, max_length=64)]
 
 
 def error(status: int, sentence: str, allow: str = "") -> Answer:
@@ -213,12 +234,36 @@ async def _repaired(surface: Surface, request: Request) -> Answer:
     return await _commanded(surface, command)
 
 
+async def _silences(surface: Surface, request: Request) -> Answer:
+    return Answer(status=200, body=surface.silences_json())
+
+
+async def _silence(surface: Surface, request: Request) -> Answer:
+    body = _decoded(request.body, SilenceBody)
+    if not body.target.isprintable() or not body.reason.isprintable() or not body.reason.strip():
+        raise BadRequest("target and reason must be printable text on one line, and the reason not blank")
+    asked = tuple(
+        SilenceCommand(
+            check=check, target=body.target, for_seconds=body.for_seconds, reason=body.reason.strip(),
+            user_id=request.user_id,
+        )
+        for check in dict.fromkeys(body.checks)
+    )
+    return _told("silence-command", await surface.silence(asked))
+
+
+async def _unsilence(surface: Surface, request: Request) -> Answer:
+    numbers = dict.fromkeys(_decoded(request.body, UnsilenceBody).numbers)
+    asked = tuple(SilenceCommand(ends=number, user_id=request.user_id) for number in numbers)
+    return _told("silence-command", await surface.silence(asked))
+
+
 async def _commanded(surface: Surface, command: GpuCommand) -> Answer:
-    return _said(await surface.command(command))
+    return _told("gpu", await surface.command(command))
 
 
-def _said(answer: CommandAnswer) -> Answer:
-    said = {"schema": "nodeagent/gpu/v1", "ok": answer.ok, "sentence": answer.sentence}
+def _told(noun: str, answer: CommandAnswer) -> Answer:
+    said = {"schema": f"nodeagent/{noun}/v1", "ok": answer.ok, "sentence": answer.sentence}
     return Answer(status=200 if answer.ok else 409, body=msgspec.json.encode(said))
 
 
@@ -228,13 +273,14 @@ async def _pause(surface: Surface, request: Request) -> Answer:
         raise BadRequest("reason must be printable text on one line, and not blank")
     command = NodeCommand(
         verb="pause", for_seconds=body.for_seconds, reason=body.reason, user_id=request.user_id)
-    return _said(await surface.node_command(command))
+    return _told("node-command", await surface.node_command(command))
 
 
 def _node(verb: str) -> _Handler:
     async def handler(surface: Surface, request: Request) -> Answer:
         _decoded(request.body, ResumeBody)
-        return _said(await surface.node_command(NodeCommand(verb=verb, user_id=request.user_id)))
+        command = NodeCommand(verb=verb, user_id=request.user_id)
+        return _told("node-command", await surface.node_command(command))
 
     return handler
 
@@ -262,7 +308,9 @@ def _pod(query: str) -> str:
     return parameters[0][1][:MAX_POD_CHARACTERS]
 
 
-_Body = TypeVar("_Body", CheckBody, ReleaseBody, ResumeBody, RepairedBody, PauseBody)
+_Body = TypeVar(
+    "_Body", CheckBody, ReleaseBody, ResumeBody, RepairedBody, PauseBody, SilenceBody, UnsilenceBody
+)
 
 
 def _decoded(body: bytes, kind: type[_Body]) -> _Body:
@@ -301,6 +349,9 @@ _ALL: dict[str, tuple[str, _Handler]] = _PROBES | {
     "/v1/net/top": ("GET", _net_top),
     "/v1/net/show": ("GET", _net_show),
     "/v1/net/diff": ("GET", _net_diff),
+    "/v1/silences": ("GET", _silences),
+    "/v1/silence": ("POST", _silence),
+    "/v1/unsilence": ("POST", _unsilence),
     "/v1/gpu/release": ("POST", _release),
     "/v1/gpu/resume": ("POST", _resume),
     "/v1/gpu/repaired": ("POST", _repaired),

@@ -94,7 +94,7 @@ def _folded(rows: Sequence[CheckStatus], room: int) -> list[Group]:
 
 
 def _identity(row: CheckStatus) -> tuple[Hashable, ...]:
-    return (in_force(row), row.state, row.id)
+    return (in_force(row), row.state, row.id, row.silence)
 
 
 def _looks(row: CheckStatus) -> tuple[Hashable, ...]:
@@ -127,6 +127,8 @@ def _sentence(group: Group) -> str:
         said = f"{row.value}, limit {row.limit}" if row.limit else row.value
     if in_force(row) is not row.state:
         said = _STANDING[row.state] + said.removeprefix("not read: ")
+    if row.silence is not None:
+        said = f"silence {row.silence}: {said}"
     return said if all(other.sentence == row.sentence for other in group) else f"e.g. {said}"
 
 

@@ -6,6 +6,7 @@ not read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from nodeagent.model import State
@@ -57,6 +58,16 @@ def _verdict_since(given: ReportInput) -> Samples:
 def _taint_wanted(given: ReportInput) -> Samples:
     for taint in given.decision.wanted_taints if given.decision is not None else ():
         yield (taint.key, taint.effect, taint.value), 1.0
+
+
+def _taint_held(given: ReportInput) -> Samples:
+    for held in given.decision.held_taints if given.decision is not None else ():
+        yield (held.taint.key, held.taint.effect, held.taint.value), 1.0
+
+
+def _silences(given: ReportInput) -> Samples:
+    for check, count in sorted(Counter(silence.check for silence in given.memory.silences).items()):
+        yield (check,), float(count)
 
 
 def _gpu_info(given: ReportInput) -> Samples:
@@ -148,6 +159,8 @@ SAMPLES: Mapping[str, Callable[[ReportInput], Samples]] = {
     "nodeagent_verdict_state": _verdict_state,
     "nodeagent_verdict_since_timestamp_seconds": _verdict_since,
     "nodeagent_taint_wanted": _taint_wanted,
+    "nodeagent_taint_held": _taint_held,
+    "nodeagent_silences": _silences,
     "nodeagent_gpu_info": _gpu_info,
     "nodeagent_gpu_released": _gpu_released,
     "nodeagent_xid_total": _xids,

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from nodeagent.model import NodeClass, State
 from nodeagent.report.cluster_schema import ApiReport
 from nodeagent.report.net_schema import NetDiffReport, NetShowReport, NetTopReport, NetworkStatus
+from nodeagent.report.silence_schema import HeldTaintRow, SilencesReport, SilenceStatus
 
 STATUS_SCHEMA = "nodeagent/status/v1"
 CHECK_SCHEMA = "nodeagent/check/v1"
@@ -74,6 +75,8 @@ class CheckStatus(Struct, frozen=True, kw_only=True):
     source: str
     runbook: str
     """The command that prints the page."""
+    silence: int | None = None
+    """Number of the silence that covers it."""
 
 
 class VerdictStatus(Struct, frozen=True, kw_only=True):
@@ -156,6 +159,8 @@ class TaintStatus(Struct, frozen=True, kw_only=True):
     held: str = ""
     """Why nothing is written; "" when it is."""
     dry_run: bool
+    silenced: list[HeldTaintRow] = []
+    """What would be wanted besides, were it not for silences."""
 
 
 class XidStatus(Struct, frozen=True, kw_only=True):
@@ -262,6 +267,8 @@ class StatusReport(Struct, frozen=True, kw_only=True):
     """Marking and counting of pods' traffic."""
     api: ApiReport | None = None
     """The connection to the API server."""
+    silences: list[SilenceStatus] = []
+    """Those that stand, oldest first."""
     config: ConfigSummary
     inbox_dropped: int
     """Events lost because more happened at once than the inbox holds."""
@@ -295,6 +302,8 @@ class TransitionStatus(Struct, frozen=True, kw_only=True):
     previous: State
     state: State
     sentence: str
+    event: str = ""
+    """silenced | unsilenced, where the state stayed as it was."""
 
 
 class HistoryReport(Struct, frozen=True, kw_only=True):
@@ -310,7 +319,9 @@ class HistoryReport(Struct, frozen=True, kw_only=True):
     """Oldest first."""
 
 
-Report = StatusReport | CheckReport | HistoryReport | NetTopReport | NetShowReport | NetDiffReport
+Report = (
+    StatusReport | CheckReport | HistoryReport | SilencesReport | NetTopReport | NetShowReport | NetDiffReport
+)
 
 _EXIT_CODES = {State.OK: 0, State.WARNING: 1, State.CRITICAL: 2, State.UNKNOWN: 3}
 

@@ -41,6 +41,7 @@ from nodeagent.report.schema import (
     in_force,
     worst,
 )
+from nodeagent.report.silences import build_silences, held_taints
 from nodeagent.signals import (
     KernelLogStatus,
     SignalKey,
@@ -74,6 +75,7 @@ def build_status(given: ReportInput) -> StatusReport:
         counts=_counts(rows),
         incidents=incidents,
         taint=_taint(given),
+        silences=build_silences(given).silences,
         xids=_xids(given),
         workers=_workers(given),
         pending_calls=_pending_calls(given),
@@ -160,6 +162,7 @@ def _check_row(row: CheckRow, given: ReportInput) -> CheckStatus:
         stale_state=row.stale_state,
         source=row.source,
         runbook=_explain(row.id, row.cause),
+        silence=row.silence,
     )
 
 
@@ -230,6 +233,7 @@ def _taint(given: ReportInput) -> TaintStatus:
         would=bool(taints_held(given)),
         held=taints_held(given),
         dry_run=given.settings.node.dry_run,
+        silenced=held_taints(given),
     )
 
 
@@ -356,4 +360,5 @@ def _transition(item: Transition, given: ReportInput) -> TransitionStatus:
         previous=item.previous,
         state=item.state,
         sentence=item.sentence,
+        event=item.event,
     )
