@@ -12,6 +12,8 @@ PURE_COUNTS = frozenset({
     "CheckRow.number", "Finding.number", "Hold.number",  # in the unit of the check's first limit
     "XidRecord.number", "XidEvent.number", "SxidEvent.number",  # NVIDIA's number of a fault kind
     "XidRecord.caused_by", "XidEvent.caused_by",  # another such number
+    "CheckRow.silence", "Memory.silences_begun", "Silence.number", "SilenceCommand.ends",  # of a silence
+    "Silence.user_id", "SilenceCommand.user_id",  # uids
     "Memory.schema",  # version of the state file
     "MarkMemory.mark_mask_asked",  # bits
     "ShapeMemory.namespace_minors",  # identities

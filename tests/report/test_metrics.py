@@ -24,7 +24,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 UNITS = ("seconds", "bytes", "celsius", "ratio", "info", "total")
 NO_UNIT = {
     "nodeagent_api_failing", "nodeagent_api_requests_left", "nodeagent_api_writes_held",
-    "nodeagent_taint_set",
+    "nodeagent_taint_set", "nodeagent_taint_held", "nodeagent_silences",
     "nodeagent_check_state",
     "nodeagent_check_fault_standing",
     "nodeagent_check_value",

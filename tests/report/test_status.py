@@ -232,6 +232,7 @@ def test_taint_is_only_wanted_while_nothing_writes_to_the_cluster() -> None:
 
     assert report["taint"] == {
         "wanted": [{"key": "nodeagent.io/gpu-unhealthy", "value": "xid", "effect": "NoSchedule"}],
+        "silenced": [],
         "would": True,
         "held": "there is no API server to write to",
         "dry_run": True,
