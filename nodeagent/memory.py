@@ -110,6 +110,35 @@ class CounterWindow(Struct, frozen=True, kw_only=True):
     ended_count: int
 
 
+class FaultStep(Struct, frozen=True, kw_only=True):
+    """Something was counted; what follows within a minute is added to it."""
+
+    at: Instant
+    count: int
+
+
+class FaultCount(Struct, frozen=True, kw_only=True):
+    """How a count of faults has grown in the last day."""
+
+    ended_count: int | None = None
+    """The counter when it was last read; None for lines of the kernel log, or before the first read of a
+    boot."""
+    steps: tuple[FaultStep, ...] = ()
+    text: str = ""
+    """The newest line of the kernel log."""
+
+
+class MountSeen(Struct, frozen=True, kw_only=True):
+    """What a local file system was like in this boot."""
+
+    device: str
+    fstype: str
+    super_writable: bool = False
+    """Its super block was writable once."""
+    mount_writable: bool = False
+    """Its mount was writable once."""
+
+
 class GpuBaseline(Struct, frozen=True, kw_only=True):
     """What `gpu.count` compares with when no expected_count is configured."""
 
@@ -204,6 +233,10 @@ class Memory(Struct, frozen=True, kw_only=True):
     """By "signal|target"; of this boot."""
     last_poll_seconds: dict[str, float] = {}
     """read_at_seconds of the newest poll judged, by "check|target"; of this boot only."""
+    fault_counts: dict[str, FaultCount] = {}
+    """By "what|target"."""
+    mounts: dict[str, MountSeen] = {}
+    """By mount point."""
     marks: MarkMemory = MarkMemory()
     traffic: TrafficMemory = TrafficMemory()
     shape: ShapeMemory = ShapeMemory()

@@ -131,6 +131,10 @@ class DiskUsage(Struct, frozen=True, kw_only=True):
     """Bytes that an unprivileged process can still use."""
     used_bytes: int
     read_only: bool = False
+    inode_count: int = 0
+    """0: the file system makes inodes as it needs them."""
+    available_inode_count: int = 0
+    """Files that an unprivileged process can still make."""
 
 
 class ClockSync(Struct, frozen=True, kw_only=True):
@@ -253,6 +257,22 @@ class KernelLogGap(Struct, frozen=True, kw_only=True, tag="kernel_log_gap"):
     at_seconds: float
 
 
+class KernelFault(Struct, frozen=True, kw_only=True, tag="kernel_fault"):
+    """One or more kernel records that report trouble of the same kind with the same thing."""
+
+    kind: str
+    """disk | hung | oom"""
+    target: str
+    """Block device, or the node."""
+    at_seconds: float
+    """CLOCK_MONOTONIC: the newest record's own time stamp."""
+    text: str = ""
+    """The first line as evidence, control characters removed."""
+    count: int = 1
+    kernel_sequence: int | None = None
+    """Sequence number of the newest kernel record in this event."""
+
+
 class GpuCommand(Struct, frozen=True, kw_only=True, tag="gpu_command"):
     """`nodeagent gpu release|resume|repaired`, from the socket."""
 
@@ -310,7 +330,8 @@ class Outcome(Struct, frozen=True, kw_only=True, tag="outcome"):
 
 
 Event = (
-    XidEvent | SxidEvent | KernelLogGap | GpuCommand | NodeCommand | SilenceCommand | ConfigReloaded | Outcome
+    XidEvent | SxidEvent | KernelLogGap | KernelFault
+    | GpuCommand | NodeCommand | SilenceCommand | ConfigReloaded | Outcome
 )
 
 

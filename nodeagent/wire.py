@@ -28,6 +28,14 @@ from nodeagent.gpu_signals import (
     SramErrors,
     TemperatureMargin,
 )
+from nodeagent.host_signals import (
+    DiskErrors,
+    GpuHolders,
+    KernelCount,
+    MemoryPressure,
+    MountFlags,
+    RuntimeHealth,
+)
 from nodeagent.net_signals import (
     ConntrackTable,
     Gateway,
@@ -92,6 +100,13 @@ VALUE_TYPES: dict[str, Any] = {
     "net.target": TcpTarget,
     "conntrack": ConntrackTable,
     "neighbour.table": NeighbourTable,
+    "disk.mount": MountFlags,
+    "disk.errors": DiskErrors,
+    "process.gpu_holders": GpuHolders,
+    "memory.oom_kills": KernelCount,
+    "memory.pressure": MemoryPressure,
+    "kernel.hung_tasks": KernelCount,
+    "runtime.health": RuntimeHealth,
 }
 """Signal -> type of its value."""
 
@@ -122,6 +137,8 @@ class HostArguments(Struct, frozen=True, kw_only=True):
     tcp_targets: tuple[str, ...] = ()
     """HOST:PORT the operator named; empty: the default gateways are asked of the kernel instead."""
     tcp_deadline_seconds: float = 2.0
+    runtime_socket: str = ""
+    """Path of the CRI socket as the host sees it; "": look for it."""
 
 
 class Request(Struct, frozen=True, kw_only=True):

@@ -175,8 +175,8 @@ def _differs(saved: Memory | None, memory: Memory, *, only_urgent: bool) -> bool
     if _holds_differ(saved.holds, memory.holds, only_urgent=only_urgent):
         return True
     urgent = ("boot_id", "history", "incidents", "release", "verdict", "baseline", "marks", "cluster",
-              "silences")
-    counted = ("xids", "unmatched", "gpus", "kernel_log", "traffic")
+              "silences", "mounts")
+    counted = ("xids", "unmatched", "gpus", "kernel_log", "traffic", "fault_counts")
     lazy = (*counted, "unknown", "driver_version", "driver_absent")
     names = urgent if only_urgent else urgent + lazy
     return any(getattr(saved, name) != getattr(memory, name) for name in names)

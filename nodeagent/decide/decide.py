@@ -12,8 +12,10 @@ import msgspec
 
 from nodeagent.decide import (
     counters,
+    fault_counts,
     gpus,
     incidents,
+    mounts,
     network,
     node_write,
     own_links,
@@ -77,6 +79,7 @@ def decide(
     checks, now = registry() if checks is None else checks, snapshot.now
     memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
     memory = own_links.remember(counters.remember(memory, snapshot), snapshot)
+    memory = mounts.remember(fault_counts.remember(memory, snapshot), snapshot)
     memory, marks_plans, refused = _mark(marking, snapshot, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}

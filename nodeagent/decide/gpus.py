@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from nodeagent.decide import fault_counts, mounts
 from nodeagent.errors import ErrorKind
 from nodeagent.gpu_signals import NvLinks
 from nodeagent.memory import GpuBaseline, GpuMemory, Memory
@@ -56,6 +57,8 @@ def begin_boot(memory: Memory, now: Now, node_name: str) -> Memory:
         },
         counters_read_seconds={},
         counter_windows={},
+        fault_counts=fault_counts.begin_boot(memory.fault_counts),
+        mounts=mounts.begin_boot(memory),
         last_poll_seconds={},
         release=None,
         auto_release_not_before_seconds=0.0,

@@ -9,7 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from nodeagent.decide.xid_class import EPISODE_SECONDS, MAX_EPISODES
-from nodeagent.signals import SxidEvent, XidEvent
+from nodeagent.signals import KernelFault, SxidEvent, XidEvent
+
+LogEvent = XidEvent | SxidEvent | KernelFault
+"""What the kernel log can tell."""
 
 FULL_EVENTS = 1000
 """More distinct events than this are handed over at once."""
@@ -20,13 +23,13 @@ class _Group:
 
     __slots__ = ("at_seconds", "count", "event", "sequence")
 
-    def __init__(self, event: XidEvent | SxidEvent, at_seconds: float, sequence: int) -> None:
+    def __init__(self, event: LogEvent, at_seconds: float, sequence: int) -> None:
         self.event = event
         self.at_seconds = at_seconds
         self.sequence = sequence
         self.count = event.count
 
-    def finished(self) -> XidEvent | SxidEvent:
+    def finished(self) -> LogEvent:
         """The event with the newest time and number of its repeats, and the first one's text."""
         return msgspec.structs.replace(
             self.event, at_seconds=self.at_seconds, count=self.count, kernel_sequence=self.sequence
@@ -48,7 +51,7 @@ class Coalescer:
         """True when what waits should not grow further."""
         return self._size >= FULL_EVENTS
 
-    def add(self, event: XidEvent | SxidEvent, at_seconds: float, sequence: int) -> None:
+    def add(self, event: LogEvent, at_seconds: float, sequence: int) -> None:
         """Join the event with an equal one of the same occurrence, or keep it apart."""
         groups = self._groups.setdefault(_sort_of(event), [])
         last = groups[-1] if groups else None
@@ -61,15 +64,17 @@ class Coalescer:
         last.at_seconds = max(last.at_seconds, at_seconds)
         last.sequence = max(last.sequence, sequence)
 
-    def drain(self) -> list[XidEvent | SxidEvent]:
+    def drain(self) -> list[LogEvent]:
         """Everything, in order of time; nothing is left."""
         groups = [group for same in self._groups.values() for group in same]
         self._groups, self._size = {}, 0
         return [group.finished() for group in sorted(groups, key=lambda group: group.at_seconds)]
 
 
-def _sort_of(event: XidEvent | SxidEvent) -> tuple[object, ...]:
+def _sort_of(event: LogEvent) -> tuple[object, ...]:
     """What equal events have in common: all that a class depends on, not the text."""
+    if isinstance(event, KernelFault):
+        return (event.kind, event.target)
     if isinstance(event, SxidEvent):
         return (event.pci_address, event.number, event.fatal, event.link)
     return (

@@ -1,4 +1,4 @@
-"""Follows the kernel log and puts every Xid and SXid in it into the inbox.
+"""Follows the kernel log and puts every Xid and SXid in it, and each trouble of the node, into the inbox.
 
 It must never die quietly, never stop for a record that it cannot read, and never let a flood keep the loop
 from other work: each turn reads a bounded number of records, and equal events become one with a count. What
@@ -11,6 +11,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 
+from nodeagent.decide import kernel_line
 from nodeagent.decide.xid_line import DRIVER_PREFIXES, parse_line
 from nodeagent.decide.xid_table import XidTable
 from nodeagent.drivers.clock import Clock
@@ -19,9 +20,9 @@ from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.memory import KernelLogCursor
 from nodeagent.model import NODE
 from nodeagent.observe.board import Board
-from nodeagent.observe.coalesce import Coalescer
+from nodeagent.observe.coalesce import Coalescer, LogEvent
 from nodeagent.observe.inbox import Inbox
-from nodeagent.signals import KernelLogGap, KernelLogStatus, SxidEvent, Unread, XidEvent
+from nodeagent.signals import KernelLogGap, KernelLogStatus, Unread
 
 SIGNAL = "kernel_log"
 BATCH_RECORDS = 2000
@@ -38,6 +39,7 @@ SKEW_SECONDS = 1.0
 """The printk clock drifts from the monotonic one over weeks. A live record that seems further away than
 this has the time at which it was read."""
 PARSED_LINES = 512
+_TELLING = (*DRIVER_PREFIXES, *kernel_line.PREFIXES)
 
 
 class KernelLog:
@@ -76,7 +78,7 @@ class KernelLog:
         self._pause_seconds = first_pause_seconds
         self._coalescer = Coalescer()
         self._flushed_seconds = float("-inf")
-        self._parsed: dict[str, XidEvent | SxidEvent | None] = {}
+        self._parsed: dict[str, LogEvent | None] = {}
         self._parsed_for = ""
 
     async def run(self) -> None:
@@ -158,7 +160,7 @@ class KernelLog:
         self._sequence = record.sequence
         self._records += 1
         self._pause_seconds = self._first_pause_seconds
-        if not record.text.startswith(DRIVER_PREFIXES):
+        if not record.text.startswith(_TELLING):
             return
         if record.facility != 0:
             self._refused += 1
@@ -175,13 +177,16 @@ class KernelLog:
         self._lost += lost
         self._unsaid_lost += lost
 
-    def _event(self, text: str) -> XidEvent | SxidEvent | None:
+    def _event(self, text: str) -> LogEvent | None:
         """The line's event, without time; a flood repeats few lines, so what they say is kept."""
         version = self._driver_version()
         if version != self._parsed_for or len(self._parsed) >= PARSED_LINES:
             self._parsed, self._parsed_for = {}, version
         if text not in self._parsed:
-            self._parsed[text] = parse_line(text, 0.0, self._table, version)
+            if text.startswith(DRIVER_PREFIXES):
+                self._parsed[text] = parse_line(text, 0.0, self._table, version)
+            else:
+                self._parsed[text] = kernel_line.parse_fault(text, 0.0)
         return self._parsed[text]
 
     def _at_seconds(self, record: KernelRecord) -> float:
