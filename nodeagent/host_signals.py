@@ -76,10 +76,10 @@ class MemoryPressure(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeHealth(Struct, frozen=True, kw_only=True):
-    """Signal `runtime.health` (node): the container runtime's answer to a CRI Version call."""
+    """Signal `runtime.health` (node): the container runtime's answer at its CRI socket."""
 
     healthy: bool
     detail: str
-    """Its name and version, or why there is no answer."""
+    """"answers", or why there is none."""
     socket: str
     """Path as the host sees it."""

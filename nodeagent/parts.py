@@ -22,7 +22,7 @@ from nodeagent.observe.inbox import Inbox
 from nodeagent.observe.kernel_log import KernelLog
 from nodeagent.observe.node import NetworkAsked, NodeSampler
 from nodeagent.settings import Settings
-from nodeagent.signals import KernelDriver, SignalKey, read_as
+from nodeagent.signals import KernelDriver, Reading, SignalKey, read_as
 from nodeagent.xid_data import load_xid_table
 
 FIRST_LOOK_SECONDS = 8.0
@@ -30,6 +30,8 @@ FIRST_LOOK_SECONDS = 8.0
 
 WAYS_OUT = ("net.gateway", "net.target")
 """One of these is the last that the host worker reads of the network."""
+HOST_SIGNALS = (("kubelet.health",), WAYS_OUT, ("process.gpu_holders",))
+"""Of each of these groups a signal is there once the host was read."""
 
 CANCEL_AGAIN_SECONDS = 2.0
 """How long a cancelled task may take to clean up before it is taken for one that goes on."""
@@ -63,6 +65,7 @@ class Parts:
         self.node = NodeSampler(
             self.host_worker, self.board, self.inbox, clock, host_root=settings.node.host_root,
             proc_root=settings.node.proc_root, paths=self._disk_paths(settings),
+            runtime_socket=self._runtime_socket(settings),
         )
         self.node.set_network(self._network_asked(settings))
         self.kernel_log = KernelLog(
@@ -76,8 +79,13 @@ class Parts:
         return shown.version if shown is not None else self._memory_at_start.driver_version
 
     def _disk_paths(self, settings: Settings) -> tuple[str, ...]:
-        check = self.checks.get("disk.full")
-        return tuple(effective_limits(check, settings)["paths"]) if check is not None else ()
+        checks = [self.checks[name] for name in ("disk.full", "disk.inodes") if name in self.checks]
+        named = [path for check in checks for path in effective_limits(check, settings)["paths"]]
+        return tuple(dict.fromkeys(named))
+
+    def _runtime_socket(self, settings: Settings) -> str:
+        check = self.checks.get("runtime.down")
+        return str(effective_limits(check, settings)["socket"]) if check is not None else ""
 
     def _network_asked(self, settings: Settings) -> NetworkAsked:
         limits = {
@@ -96,6 +104,7 @@ class Parts:
         self.settings = settings
         self.node.set_paths(self._disk_paths(settings))
         self.node.set_network(self._network_asked(settings))
+        self.node.set_runtime_socket(self._runtime_socket(settings))
 
     def update_wanted(self) -> None:
         """Read NVML when GPU checks apply here, and not otherwise."""
@@ -121,8 +130,7 @@ class Parts:
         readings = self.board.readings()
         host = readings.get(SignalKey("worker.host", NODE))
         log = readings.get(SignalKey("kernel_log", NODE))
-        ways_out = [key for key in readings if key.signal in WAYS_OUT]
-        if host is None or SignalKey("kubelet.health", NODE) not in readings or not ways_out or log is None:
+        if host is None or not _host_tried(readings) or log is None:
             return False
         if not getattr(log.value, "backfilled", True):
             return False
@@ -134,6 +142,11 @@ class Parts:
     async def stop(self) -> None:
         """End both workers; returns when their processes are gone or known to be unkillable."""
         await asyncio.gather(self.nvml_worker.stop(), self.host_worker.stop())
+
+
+def _host_tried(readings: Mapping[SignalKey, Reading]) -> bool:
+    there = {key.signal for key in readings}
+    return all(any(signal in there for signal in signals) for signals in HOST_SIGNALS)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

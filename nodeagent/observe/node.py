@@ -1,4 +1,4 @@
-"""Samples the host through its worker: PCI bus, kernel driver, clock, kubelet, network and disks.
+"""Samples the host through its worker: bus, kernel, kubelet, runtime, processes, network and disks.
 
 What does not answer must not blind the rest: its worker is replaced and that mount point or call is
 left alone for a while, as `Unread`. It judges nothing.
@@ -21,7 +21,11 @@ from nodeagent.signals import SignalKey, Unread, WorkerStatus
 
 STATUS_SIGNAL = "worker.host"
 DISK_SIGNAL = "disk.usage"
-NODE_SIGNALS = ("gpu.pci", "gpu.kernel_driver", "fabric.manager", "clock.sync", "kubelet.health")
+NODE_SIGNALS = (
+    "gpu.pci", "gpu.kernel_driver", "fabric.manager", "clock.sync", "kubelet.health", "memory.pressure",
+    "memory.oom_kills", "kernel.hung_tasks", "runtime.health", "process.gpu_holders",
+)
+DISK_SIGNALS = (DISK_SIGNAL, "disk.mount", "disk.errors")
 NET_SIGNALS = ("link.devices", "net.adapters", "conntrack")
 NET_TARGET_SIGNALS = ("ib.port", "ib.counters", "net.gateway", "net.target", "neighbour.table")
 """Of ports, gateways, configured targets and families."""
@@ -44,20 +48,22 @@ class NodeSampler:
     def __init__(
         self, worker: Worker, board: Board, inbox: Inbox, clock: Clock, *, poll_seconds: float = 15.0,
         host_root: str = "/", proc_root: str = "/proc", sys_root: str = "/sys", paths: tuple[str, ...] = (),
-        kubelet_port: int = 10248,
+        kubelet_port: int = 10248, runtime_socket: str = "",
     ) -> None:
-        """`paths`: read in addition to the local disks, whatever file system they are on."""
+        """`paths`: read in addition to the local disks, whatever file system they are on;
+        `runtime_socket`: the CRI socket, "" to look for it."""
         self._worker = worker
         self._board = board
         self._inbox = inbox
         self._clock = clock
         self._pace = Pace(clock, poll_seconds)
-        signals = (*NODE_SIGNALS, *NET_SIGNALS, *NET_TARGET_SIGNALS, DISK_SIGNAL)
+        signals = (*NODE_SIGNALS, *NET_SIGNALS, *NET_TARGET_SIGNALS, *DISK_SIGNALS)
         self._readings = WorkerReadings(board, inbox, clock, signals, poll_seconds)
         self._places = (host_root, proc_root, sys_root)
         self._paths = paths
         self._network = NetworkAsked()
         self._kubelet_port = kubelet_port
+        self._runtime_socket = runtime_socket
         self._silent_until_seconds: dict[str, float] = {}
         """Mount point or call that did not answer -> CLOCK_MONOTONIC when it is asked again."""
         self._restarts = 0
@@ -84,6 +90,10 @@ class NodeSampler:
         """What the operator wants read of the network, from the next read-all on."""
         self._network = asked
 
+    def set_runtime_socket(self, path: str) -> None:
+        """The CRI socket that the operator names, from the next read-all on."""
+        self._runtime_socket = path
+
     # ------------------------------------------------------------------ reading
 
     def _arguments(self) -> wire.HostArguments:
@@ -96,6 +106,7 @@ class NodeSampler:
             skip=tuple(sorted(silent)), kubelet_port=self._kubelet_port,
             net_devices=self._network.devices, tcp_targets=self._network.targets,
             tcp_deadline_seconds=self._network.deadline_seconds,
+            runtime_socket=self._runtime_socket,
         )
 
     async def _read(self) -> None:

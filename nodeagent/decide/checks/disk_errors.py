@@ -43,9 +43,8 @@ def _judge_one(given: CheckInput, target: str, errors: DiskErrors, reading: Read
     def grown(name: str) -> int:
         return fault_counts.grown(given.memory, name, target, window_seconds, now)
 
-    lines, files, scsi = (
-        grown(name) for name in (fault_counts.LINES["disk"], fault_counts.FILE_SYSTEM_ERRORS, fault_counts.SCSI_ERRORS)
-    )
+    lines, files = grown(fault_counts.LINES["disk"]), grown(fault_counts.FILE_SYSTEM_ERRORS)
+    scsi = grown(fault_counts.SCSI_ERRORS)
     shown = {
         "value": _value(errors, lines + files, scsi),
         "limit": f"{given.limits['errors']} errors in {window_seconds:g} s",

@@ -29,7 +29,8 @@ def judge(given: CheckInput) -> Iterator[Finding]:
         if stuck:
             worst = stuck[0]
             sentence = f"{worst.name} (pid {worst.pid}) has a GPU open and sleeps uninterruptibly"
-            shown["value"] = f"{len({task.pid for task in stuck})} of {holders.holder_count} processes with a GPU"
+            count = len({task.pid for task in stuck})
+            shown["value"] = f"{count} of {holders.holder_count} processes with a GPU"
             yield bad(target, reading, f"{sentence} for {worst.blocked_seconds:.0f} s", **shown)
         elif not holders.holder_count and holders.refused_count:
             sentence = f"the open files of {holders.refused_count} processes may not be seen (CAP_SYS_PTRACE)"

@@ -1,7 +1,7 @@
 """`runtime.down`: does the container runtime on this node answer?
 
-A call that the kubelet makes too (CRI Version), at the runtime's own socket: a runtime that accepts
-connections and answers nobody is as down as one that is gone.
+Asked at its own socket, with the greeting that comes before every call: a runtime that accepts connections
+and answers nobody is as down as one that is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nodeagent.model import Finding, NodeClass
 
 
 def judge(given: CheckInput) -> Iterator[Finding]:
-    """Any answer but a version is bad."""
+    """Any answer but a greeting is bad."""
     for target, runtime, reading in given.values("runtime.health"):
         if runtime.healthy:
             yield good(target, reading, value=runtime.detail or "answers", limit="answers")
@@ -29,7 +29,7 @@ CHECKS = (
         title="Container runtime answers",
         family="node",
         signals=("runtime.health",),
-        source="CRI Version at the runtime's unix socket",
+        source="the runtime's greeting at its CRI socket",
         node_class=NodeClass.CHECK,
         judge=judge,
         limits=(

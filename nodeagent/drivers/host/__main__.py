@@ -1,4 +1,4 @@
-"""The host worker: one read-all of PCI bus, driver, clock, kubelet, network and disks per request.
+"""The host worker: one read-all of bus, driver, kernel, kubelet, runtime, network and disks per request.
 
 Each read is its own signal. What can hang comes last, so that a dead disk costs nothing else.
 """
@@ -12,9 +12,10 @@ import msgspec
 
 from nodeagent import wire
 from nodeagent.child import Channel, ReadAll, serve
-from nodeagent.drivers.host import fabric, system
+from nodeagent.drivers.host import block, fabric, kernel, runtime, system
 from nodeagent.drivers.host.disks import DiskReader
 from nodeagent.drivers.host.network import NetworkReader
+from nodeagent.drivers.host.processes import Processes
 from nodeagent.errors import DriverError, ErrorKind
 from nodeagent.model import NODE
 from nodeagent.signals import Unread
@@ -22,6 +23,7 @@ from nodeagent.signals import Unread
 
 def _reader(channel: Channel) -> ReadAll:
     network = NetworkReader(channel)
+    processes = Processes()
 
     def one(
         signal: str, call: str, read: Callable[[wire.HostArguments], Any], arguments: wire.HostArguments
@@ -33,9 +35,12 @@ def _reader(channel: Channel) -> ReadAll:
             return
         channel.mark(call)
         try:
-            channel.send(wire.value(signal, NODE, read(arguments)))
+            value = read(arguments)
         except DriverError as error:
             channel.send(wire.missing(signal, NODE, error))
+            return
+        for target, one_value in value.items() if isinstance(value, dict) else ((NODE, value),):
+            channel.send(wire.value(signal, target, one_value))
 
     def read_all(request: wire.Request) -> wire.Done:
         arguments = msgspec.json.decode(request.arguments, type=wire.HostArguments)
@@ -45,6 +50,12 @@ def _reader(channel: Channel) -> ReadAll:
         one("clock.sync", "adjtimex", system.clock_sync, arguments)
         one("kubelet.health", "kubelet healthz", system.kubelet_health, arguments)
         network.read(arguments)
+        one("memory.pressure", "read the memory pressure", kernel.memory_pressure, arguments)
+        one("memory.oom_kills", "read vmstat", kernel.oom_kills, arguments)
+        one("kernel.hung_tasks", "read the count of hung tasks", kernel.hung_tasks, arguments)
+        one("runtime.health", "greet the container runtime", runtime.runtime_health, arguments)
+        one("process.gpu_holders", "scan processes", processes.read, arguments)
+        one("disk.errors", "read the errors of disks", block.disk_errors, arguments)
         DiskReader(channel, arguments).read()
         return wire.Done(id=request.id)
 

@@ -17,10 +17,12 @@ from nodeagent import wire
 from nodeagent.child import Channel
 from nodeagent.drivers.host.system import driver_error, read_bounded
 from nodeagent.errors import DriverError, ErrorKind
+from nodeagent.host_signals import MountFlags
 from nodeagent.model import NODE
 from nodeagent.signals import DiskUsage, Unread
 
 SIGNAL = "disk.usage"
+FLAGS_SIGNAL = "disk.mount"
 MOUNTINFO_LIMIT_BYTES = 16 << 20
 DISK_LIMIT = 256
 """More local disks than this are not measured."""
@@ -43,7 +45,15 @@ class Mount(Struct, frozen=True, kw_only=True):
     """As pid 1 sees it, escapes resolved."""
     fstype: str
     device: str
-    read_only: bool
+    mount_read_only: bool
+    super_read_only: bool
+    reason: str = ""
+    """Why the super block is read-only, where it says more than "ro"."""
+
+    @property
+    def read_only(self) -> bool:
+        """True when nothing can be written through this mount."""
+        return self.mount_read_only or self.super_read_only
 
     @property
     def can_hang(self) -> bool:
@@ -67,11 +77,14 @@ def parse_mountinfo(text: bytes) -> list[Mount]:
         numbers = re.fullmatch(rb"(\d{1,9}):(\d{1,9})", fields[2]) if len(fields) > 5 else None
         if not separator or numbers is None or len(source) < 3:
             continue
-        flags = fields[5].split(b",") + source[2].split(b",")
+        options = source[2].split(b",")
+        # ext4 no longer sets "ro" after an error (6.15): it says these instead.
+        reason = next((word for word in (b"emergency_ro", b"shutdown") if word in options), b"")
         mounts.append(Mount(
             device_number=(int(numbers[1]), int(numbers[2])), mount_point=_unescape(fields[4]),
             fstype=source[0].decode("ascii", "replace"), device=shown(_unescape(source[1])),
-            read_only=b"ro" in flags,
+            mount_read_only=b"ro" in fields[5].split(b","),
+            super_read_only=b"ro" in options or reason != b"", reason=reason.decode(),
         ))
     return mounts
 
@@ -99,6 +112,14 @@ def mount_of(path: bytes, mounts: Iterable[Mount]) -> Mount | None:
     return found
 
 
+def flags(mount: Mount) -> MountFlags:
+    """May it be written, by mountinfo alone: nothing on the disk is touched."""
+    return MountFlags(
+        device=mount.device, fstype=mount.fstype, mount_read_only=mount.mount_read_only,
+        super_read_only=mount.super_read_only, reason=mount.reason,
+    )
+
+
 def shown(path: bytes) -> str:
     """A path as text that every encoding can carry."""
     return path.decode("utf-8", "backslashreplace")
@@ -117,8 +138,11 @@ class DiskReader:
             mounts = self._mounts()
         except DriverError as error:
             self._channel.send(wire.missing(SIGNAL, NODE, error))
+            self._channel.send(wire.missing(FLAGS_SIGNAL, NODE, error))
             return
         disks = local_disks(mounts)[:DISK_LIMIT]
+        for mount in disks:
+            self._channel.send(wire.value(FLAGS_SIGNAL, shown(mount.mount_point), flags(mount)))
         for mount in disks:
             self._measure(mount.mount_point, mount, named=False)
         measured = {shown(mount.mount_point) for mount in disks}
@@ -178,6 +202,7 @@ class DiskReader:
             available_bytes=answer.f_bavail * answer.f_frsize,
             used_bytes=(answer.f_blocks - answer.f_bfree) * answer.f_frsize,
             read_only=mount.read_only if mount else bool(answer.f_flag & os.ST_RDONLY),
+            inode_count=answer.f_files, available_inode_count=answer.f_favail,
         )
 
 

@@ -33,6 +33,7 @@ _STA_UNSYNC = 0x0040
 
 _KINDS = {
     errno.ENOTDIR: ErrorKind.ABSENT,
+    errno.EOPNOTSUPP: ErrorKind.ABSENT,
     errno.EBUSY: ErrorKind.BUSY,
     errno.ESTALE: ErrorKind.LOST,
     errno.EIO: ErrorKind.LOST,
@@ -148,7 +149,7 @@ def kubelet_health(arguments: HostArguments) -> KubeletHealth:
         detail = f"no answer in {arguments.kubelet_deadline_seconds:g} s"
         return KubeletHealth(healthy=False, detail=detail)
     except OSError as error:
-        if isinstance(error, ConnectionRefusedError) and not _kubelet_installed(arguments.host_root):
+        if isinstance(error, ConnectionRefusedError) and not kubelet_installed(arguments.host_root):
             detail = "nothing listens and no kubelet is installed"
             raise DriverError(ErrorKind.ABSENT, NODE, "kubelet healthz", detail) from error
         return KubeletHealth(healthy=False, detail=(error.strerror or str(error)).lower())
@@ -158,7 +159,8 @@ def kubelet_health(arguments: HostArguments) -> KubeletHealth:
     return KubeletHealth(healthy=status == 200, detail=f"HTTP {status} {text}".strip())
 
 
-def _kubelet_installed(host_root: str) -> bool:
+def kubelet_installed(host_root: str) -> bool:
+    """True where a kubelet has left its configuration."""
     return any(os.path.lexists(Path(host_root, name)) for name in _KUBELET_FILES)
 
 
