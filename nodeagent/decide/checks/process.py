@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from nodeagent.decide.check import Check, CheckInput, HoldRule, Limit, bad, good, unknown
 from nodeagent.model import Finding, NodeClass
-from nodeagent.signals import Reading
 
 
 def judge(given: CheckInput) -> Iterator[Finding]:
     """The longest sleeper decides; number is its seconds asleep."""
     limit_seconds = given.limits["seconds"]
-    for target, holders, read in given.values("process.gpu_holders"):
-        reading: Reading = msgspec.structs.replace(read, read_at_seconds=holders.scanned_at_seconds)
+    for target, holders, reading in given.values("process.gpu_holders"):
         stuck = [task for task in holders.blocked if task.blocked_seconds > limit_seconds]
         longest_seconds = max((task.blocked_seconds for task in holders.blocked), default=0.0)
         shown = {
