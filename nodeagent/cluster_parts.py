@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from nodeagent.observe.cluster import ApiPods, NodeWatch
 
 SWITCH_SECONDS, SWITCH_LATE_SECONDS = 1.0, 15.0
-"""How often the kill switch is looked at; what was not looked at for so long holds writes."""
+"""How often the kill switch is looked at, besides before each write; what was not looked at for so long holds
+writes."""
+SEE_SECONDS = 2.0
+"""Longest wait of a write for that look."""
 LOOK_SECONDS = 5.0
 """How often a node without credentials is looked at for some."""
 
@@ -44,6 +47,7 @@ class ClusterParts:
         self._writer: NodeWriter | None = None
         self._switch = ""
         self._switch_seconds = float("-inf")
+        self._looking: asyncio.Future[str] | None = None
         self.paused: Callable[[], str] = lambda: ""
         """Why an operator does not want writes now; "" when nobody minds."""
 
@@ -86,6 +90,8 @@ class ClusterParts:
         """Carry out one op on the Node; raises DriverError."""
         if self._writer is None:
             raise DriverError(ErrorKind.ABSENT, op.target, op.kind, "there is no API server to write to")
+        if not await self._see_switch():
+            raise DriverError(ErrorKind.TIMEOUT, op.target, op.kind, "the kill switch cannot be looked at")
         try:
             return await self._writer.perform(op)
         finally:
@@ -102,15 +108,26 @@ class ClusterParts:
         return self._switch
 
     async def _look_at_switch(self) -> None:
-        """Again and again, in a thread: the disk it is on may hang."""
         while True:
-            path = self._settings.cluster.kill_switch_file
-            is_there = await asyncio.to_thread(os.path.lexists, path)
-            before, self._switch = self._switch, f"the kill switch {path} is there" if is_there else ""
-            self._switch_seconds = self._clock.monotonic_seconds()
-            if self._switch != before:
-                self._inbox.wake()
+            await self._see_switch()
             await asyncio.sleep(SWITCH_SECONDS)
+
+    async def _see_switch(self) -> bool:
+        """Look at the kill switch now; False when that does not end.
+
+        The disk it is on may hang, so it is looked at in a thread, and never in two at once.
+        """
+        if self._looking is None or self._looking.done():
+            path = self._settings.cluster.kill_switch_file
+            self._looking = asyncio.ensure_future(asyncio.to_thread(_found, path))
+        done, _ = await asyncio.wait({self._looking}, timeout=SEE_SECONDS)
+        if not done:
+            return False
+        before, self._switch = self._switch, self._looking.result()
+        self._switch_seconds = self._clock.monotonic_seconds()
+        if self._switch != before:
+            self._inbox.wake()
+        return True
 
     def tell(self) -> None:
         """Have the state of the connection on the board as it is now."""
@@ -173,3 +190,7 @@ class ClusterParts:
             found = credentials.find_credentials(self._settings.cluster.kubeconfig, os.environ)
             return found.server if found is not None else ""
         return ""
+
+
+def _found(path: str) -> str:
+    return f"the kill switch {path} is there" if os.path.lexists(path) else ""
