@@ -47,7 +47,7 @@ from nodeagent.signals import (
 )
 from nodeagent.xid_data import load_xid_table
 from tests.report import build
-from tests.scenarios.world import healthy_network, signal_key
+from tests.scenarios.world import healthy_host, healthy_network, signal_key
 
 TABLE = load_xid_table()
 LINE = "NVRM: Xid (PCI:0000:4e:00): 79, pid=77, name=python3, GPU has fallen off the bus."
@@ -85,7 +85,8 @@ def board(**changed: Any) -> dict[SignalKey, Any]:
     values[SignalKey("disk.usage", "/")] = DiskUsage(
         device="/dev/vda1", fstype="ext4", size_bytes=1 << 40, available_bytes=1 << 39, used_bytes=1 << 39
     )
-    values |= {signal_key(name): value for name, value in healthy_network().items()}
+    of_node = healthy_network() | healthy_host()
+    values |= {signal_key(name): value for name, value in of_node.items()}
     return values | {SignalKey(name, pci): value for name, value in per_gpu.items() for pci in build.GPUS}
 
 

@@ -18,6 +18,7 @@ from tests.scenarios.world import (
     disk,
     ecc,
     healthy,
+    healthy_host,
     healthy_network,
     identity,
     remap,
@@ -100,7 +101,7 @@ steps = st.one_of(
 timelines = st.lists(steps, min_size=5, max_size=14)
 """Scripts: each step is a verb of the world and its argument."""
 
-NETWORK = frozenset(name.partition("@")[0] for name in healthy_network()) | {"net.target"}
+OF_NODE = frozenset(name.partition("@")[0] for name in (*healthy_network(), *healthy_host())) | {"net.target"}
 NOUNS: dict[str, Any] = {
     "gpu.driver": s.GpuDriver,
     "gpu.devices": tuple[s.GpuIdentity, ...],
@@ -118,7 +119,7 @@ NOUNS: dict[str, Any] = {
     "worker.host": s.WorkerStatus,
     "kernel_log": s.KernelLogStatus,
     "state_file": s.StateFileStatus,
-    **{name: noun for name, noun in VALUE_TYPES.items() if name in NETWORK},
+    **{name: noun for name, noun in VALUE_TYPES.items() if name in OF_NODE},
 }
 """Signal -> its noun."""
 

@@ -26,6 +26,14 @@ from nodeagent.gpu_signals import (
     SramErrors,
     TemperatureMargin,
 )
+from nodeagent.host_signals import (
+    DiskErrors,
+    GpuHolders,
+    KernelCount,
+    MemoryPressure,
+    MountFlags,
+    RuntimeHealth,
+)
 from nodeagent.memory import Memory
 from nodeagent.model import NODE, CheckRow, Decision, Instant, Now, Plan, State
 from nodeagent.net_signals import (
@@ -97,6 +105,7 @@ def disk(available_percent: float = 60.0) -> DiskUsage:
     return DiskUsage(
         device="/dev/nvme0n1p2", fstype="ext4", size_bytes=100 * GIB_BYTES,
         available_bytes=available_bytes, used_bytes=100 * GIB_BYTES - available_bytes,
+        inode_count=6_000_000, available_inode_count=5_000_000,
     )  # fmt: skip
 
 
@@ -130,6 +139,23 @@ def healthy_gpu(pci_address: str) -> dict[str, Any]:
         f"gpu.nvlink@{pci_address}": NvLinks(link_count=18),
         f"gpu.nvlink_errors@{pci_address}": NvLinkErrors(crc_errors=0, recovery_errors=0),
         f"gpu.fabric@{pci_address}": FabricState(state=3, status=0, health_mask=0x1AA, health_summary=1),
+    }
+
+
+def healthy_host() -> dict[str, Any]:
+    """What the kernel and the runtime tell of a node that is well."""
+    return {
+        "disk.mount@/": MountFlags(
+            device="/dev/nvme0n1p2", fstype="ext4", mount_read_only=False, super_read_only=False
+        ),
+        "disk.errors@nvme0n1": DiskErrors(state="live", file_system_errors=0, fstype="ext4"),
+        "memory.pressure": MemoryPressure(
+            some_percent=0.1, full_percent=0.0, available_bytes=900 * GIB_BYTES, size_bytes=1024 * GIB_BYTES
+        ),
+        "memory.oom_kills": KernelCount(total_count=2),
+        "kernel.hung_tasks": KernelCount(total_count=0),
+        "runtime.health": RuntimeHealth(healthy=True, detail="answers", socket="/run/crio/crio.sock"),
+        "process.gpu_holders": GpuHolders(scanned_at_seconds=1.0, holder_count=8, refused_count=0),
     }
 
 
@@ -174,6 +200,7 @@ def healthy() -> dict[str, Any]:
         "clock.sync": clock(),
         "kubelet.health": KubeletHealth(healthy=True, detail="ok"),
         "kernel_log": log,
+        **healthy_host(),
         **healthy_network(),
         "net.kernel": NETWORK_OFF,
         "net.links": NETWORK_OFF,
