@@ -37,12 +37,12 @@ Status = dict[str, Any]
 OWN_NETWORK = ("link.down", "link.flaps", "ib.down", "ib.flaps", "net.unreachable", "conntrack.full",
                "neighbour.full")  # fmt: skip
 """Checks of the machine's own network."""
+OWN_HOST = ("clock.unsynced", "kubelet.down", "disk.full", "disk.inodes", "disk.read_only", "disk.io_errors",
+            "process.stuck", "oom.kills", "kernel.hung_task", "runtime.down", "memory.pressure")  # fmt: skip
+"""And of its kernel, disks and daemons."""
 QUICK: dict[str, dict[str, Any]] = {
     "gpu": {"poll_seconds": 1.0, "call_deadline_seconds": 1.0, "stuck_seconds": 3.0},
-    'checks."clock.unsynced"': {"enabled": False},
-    'checks."kubelet.down"': {"enabled": False},
-    'checks."disk.full"': {"enabled": False},
-    **{f'checks."{name}"': {"enabled": False} for name in OWN_NETWORK},
+    **{f'checks."{name}"': {"enabled": False} for name in (*OWN_HOST, *OWN_NETWORK)},
 }
 """Short periods, and no check whose answer depends on the machine that runs the tests."""
 

@@ -14,6 +14,7 @@ PURE_COUNTS = frozenset({
     "XidRecord.caused_by", "XidEvent.caused_by",  # another such number
     "CheckRow.silence", "Memory.silences_begun", "Silence.number", "SilenceCommand.ends",  # of a silence
     "Silence.user_id", "SilenceCommand.user_id",  # uids
+    "FaultStep.count", "KernelFault.count",  # faults
     "Memory.schema",  # version of the state file
     "MarkMemory.mark_mask_asked",  # bits
     "ShapeMemory.namespace_minors",  # identities

@@ -77,9 +77,7 @@ def decide(
     """Judge one snapshot. `marking`: how pods' packets are marked, None = not at all; `writing`: whether and
     why not the Node object is written, None = not at all."""
     checks, now = registry() if checks is None else checks, snapshot.now
-    memory = gpus.remember(gpus.begin_boot(memory, now, snapshot.node_name), snapshot)
-    memory = own_links.remember(counters.remember(memory, snapshot), snapshot)
-    memory = mounts.remember(fault_counts.remember(memory, snapshot), snapshot)
+    memory = _remembered(memory, snapshot)
     memory, marks_plans, refused = _mark(marking, snapshot, memory)
     memory, notices = _fold_xids(settings, snapshot, memory, table, checks)
     families = {check.id: check.family for check in checks.values()}
@@ -115,6 +113,13 @@ def decide(
     )
     node_plans = () if written.plan is None else (written.plan,)
     return decision, memory, (*release.plan(memory, snapshot), *marks_plans, *node_plans)
+
+
+def _remembered(memory: Memory, snapshot: Snapshot) -> Memory:
+    """Memory of this boot with what was read or reported since."""
+    memory = gpus.remember(gpus.begin_boot(memory, snapshot.now, snapshot.node_name), snapshot)
+    memory = own_links.remember(counters.remember(memory, snapshot), snapshot)
+    return mounts.remember(fault_counts.remember(memory, snapshot), snapshot)
 
 
 def _mark(
