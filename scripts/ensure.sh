@@ -31,6 +31,7 @@ need_to_test() {
         2>/dev/null || missing="$missing python3-dev"
     command_from unshare util-linux
     command_from mount mount
+    command_from mkfs.ext4 e2fsprogs
     command_from ip iproute2
     command_from iptables-nft iptables
     command_from ipset ipset

@@ -34,6 +34,12 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "tests/scenarios/test_links_and_fabric.py::test_links_that_are_down_ten_minutes_after_boot_are_a_fault",
         "tests/scenarios/test_days.py::test_boot_grace_swallows_what_settles_by_itself",
     )),
+    "A5": ("a release lifts a cordon that is somebody else's", (
+        "tests/kube/test_writes.py::test_somebodys_cordon_is_kept",
+    )),
+    "A6": ("the end of a stop replays what was days ago", (
+        "tests/kube/test_writes.py::test_what_came_and_went_while_paused_is_never_written",
+    )),
     "A7": ("the kernel log's reader dies under a flood, and nobody notices", (
         "tests/observe/test_kernel_log.py::test_overrun_is_a_gap_and_reading_goes_on",
         "tests/observe/test_kernel_log.py::test_broken_source_is_opened_again_without_loss_or_repeat",
@@ -58,6 +64,10 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "A12": ("parts with fewer NVLinks are called sick", (
         "tests/decide/cases/nvlink_down.py::CASES",
         "tests/observe/test_gpu_links.py::test_links_that_cannot_be_judged_are_absent",
+    )),
+    "A13": ("a port whose counters fail is read again and again", (
+        "tests/drivers/test_host_infiniband.py::test_counters_that_fail_are_left_alone_for_longer_and_longer",
+        "tests/drivers/test_host_infiniband.py::test_one_bad_port_costs_no_other",
     )),
     "A14": ("two faults that come by turns renew the transition time for ever", (
         "tests/scenarios/test_days.py::test_two_faults_that_flap_by_turns_keep_one_time",
@@ -92,6 +102,11 @@ def test_every_public_case_is_tested_here(case: str) -> None:
             lacking.append(test)
 
     assert lacking == []
+
+
+def test_no_case_is_left_out() -> None:
+    """All fifteen are in the table."""
+    assert list(CASES) == [f"A{number}" for number in range(1, 16)]
 
 
 def test_a_lost_test_is_noticed() -> None:

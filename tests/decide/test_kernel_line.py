@@ -42,7 +42,10 @@ def test_a_line_is_the_fault_it_begins_with(line: str, wanted: tuple[str, str] |
         assert (fault.at_seconds, fault.text) == (12.5, line)
 
 
-@given(st.text(max_size=300), st.sampled_from(["", "I/O error, dev ", "XFS (", "INFO: task ", "Out of memory: "]))
+BEGINNINGS = ["", "I/O error, dev ", "XFS (", "INFO: task ", "Out of memory: "]
+
+
+@given(st.text(max_size=300), st.sampled_from(BEGINNINGS))
 def test_no_line_stops_the_reader(text: str, beginning: str) -> None:
     """Whatever the bytes were; what is kept of one is short and on one line."""
     fault = parse_fault(beginning + text, 0.0)

@@ -113,6 +113,51 @@ def test_a_person_is_obeyed(make_node: MakeNode) -> None:
     assert "removed by kubectl" in one.agent.cli("status")[1]
 
 
+def test_somebodys_cordon_is_kept(make_node: MakeNode) -> None:
+    """A Node that was cordoned before the fault stays cordoned when the fault and its taint are gone."""
+    one = make_node()
+    done = one.plane.kubectl("cordon", one.name)
+    assert done.returncode == 0, done.stderr
+    tainted(one)
+    one.cure()
+    one.until(lambda: one.own() == {}, "the taint is gone")
+
+    assert one.get()["spec"]["unschedulable"] is True
+
+
+def test_a_silence_takes_the_taint_and_leaves_the_condition(make_node: MakeNode) -> None:
+    """The Node takes pods again, and still says what is wrong with it; the end brings the taint back."""
+    one = make_node()
+    tainted(one)
+    unhealthy = one.conditions()["NodeAgentUnhealthy"]
+    check = one.agent.status()["taint"]["wanted"][0]["value"]
+    assert one.agent.cli("silence", check, "--for", "1h", "--reason", "part ordered")[0] == 0
+    one.until(lambda: one.own() == {}, "the taint is taken off")
+    assert one.conditions()["NodeAgentUnhealthy"] == unhealthy
+    assert one.conditions().get("NodeAgentTaintWithheld", ("False",))[0] == "False"
+    assert one.agent.cli("unsilence", "1")[0] == 0
+    one.until(lambda: one.own() == TAINTED, "it is there again")
+
+
+def test_what_came_and_went_while_paused_is_never_written(plane: ControlPlane, make_node: MakeNode) -> None:
+    """The end of a pause replays nothing: what is so now is written, and that is nothing."""
+    one = make_node()
+    one.agent.start()
+    one.agent.wait_until(lambda s: s["api"]["state"] == "connected", "the Node is watched")
+    audited = len(plane.audited())
+    assert one.agent.cli("pause", "--for", "1h", "--reason", "upgrade")[0] == 0
+    one.fault()
+    one.agent.wait_until(lambda s: s["api"]["pending"], "it would be written")
+    one.cure()
+    one.agent.wait_until(lambda s: s["verdict"]["state"] == "ok", "the fault is gone")
+    assert one.agent.cli("unpause")[0] == 0
+    cycle = one.agent.status()["cycle"]["number"]
+    one.agent.wait_until(lambda s: s["cycle"]["number"] > cycle + 3, "three cycles have passed")
+
+    assert {verb for verb, _ in one.requests(audited)} <= {"watch"}
+    assert one.own() == {}
+
+
 def test_a_node_that_is_created_anew_is_written_anew(plane: ControlPlane, make_node: MakeNode) -> None:
     """Another uid under the same name: nothing of the old ledger counts, the fault is written again."""
     one = make_node()
