@@ -7,6 +7,7 @@ is made of network namespaces, so it needs root; where it cannot be made the fir
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import sys
@@ -20,13 +21,14 @@ sys.path.insert(0, str(ROOT))
 
 from nodeagent.report.render import render_status  # noqa: E402  a clone is run as it stands
 from nodeagent.report.schema import decode_status  # noqa: E402
-from tests import demo_pods  # noqa: E402
+from tests import demo_cluster, demo_pods  # noqa: E402
 from tests.agent import Agent, Status  # noqa: E402
+from tests.demo_cluster import Cluster  # noqa: E402
 from tests.demo_screen import Screen  # noqa: E402
 from tests.demo_story import SECTIONS, STORY, Step  # noqa: E402
 from tests.netns.world import missing  # noqa: E402
 
-STORY_SECONDS, SHORT_STORY_SECONDS = 80.0, 49.0
+STORY_SECONDS, SHORT_STORY_SECONDS = 78.0, 52.0
 """Of the GPUs: alone, and with the pods' traffic after it."""
 STEP_SECONDS = 15.0
 ACT_SECONDS = 6.0
@@ -51,9 +53,11 @@ class Show:
     """Plays the steps on one node."""
 
     def __init__(
-        self, agent: Agent, screen: Screen, stay_factor: float, story_seconds: float
+        self, agent: Agent, cluster: Cluster | None, screen: Screen, stay_factor: float, story_seconds: float
     ) -> None:
         self._agent = agent
+        self._cluster = cluster
+        self._node = ""
         self._screen = screen
         self._stay_factor = stay_factor
         self._end_seconds = time.monotonic() + story_seconds
@@ -63,7 +67,7 @@ class Show:
         heading = f"nodeagent demo, GPUs, {number} of {len(STORY)}"
         step.act(self._agent)
         deadline_seconds = min(time.monotonic() + STEP_SECONDS, self._end_seconds)
-        while not step.shows(self._drawn(heading, step, last=False)):
+        while not step.shows(self._drawn(heading, step, last=False)) or not self._is_as_told(step):
             if time.monotonic() > deadline_seconds:
                 return False
             time.sleep(REDRAW_SECONDS)
@@ -75,13 +79,22 @@ class Show:
             self._drawn(heading, step, last=False)
         return True
 
+    def _is_as_told(self, step: Step) -> bool:
+        """True when the Node object is as the step says; looks at it for the frames to come."""
+        if self._cluster is None:
+            return True
+        if step.tainted not in (None, self._cluster.is_tainted()):
+            return False
+        self._node = self._cluster.shown()
+        return True
+
     def _drawn(self, heading: str, step: Step, *, last: bool) -> Status:
         """The status now; drawn, unless the frames follow each other and this is not the step's last."""
         status = self._agent.status()
         if last or self._screen.in_place:
             report = decode_status(self._agent.raw("/v1/status"))
             text = render_status(report, color=self._screen.in_place, width=self._screen.width)
-            self._screen.draw(heading, step.caption, "nodeagent status", text)
+            self._screen.draw(heading, step.caption, "nodeagent status", text + self._node)
         return status
 
 
@@ -118,8 +131,19 @@ def _run(folder: Path, act: str, stay_factor: float) -> int:
 
 
 def _play_gpus(folder: Path, stay_factor: float, story_seconds: float) -> bool:
-    with Agent(folder, sections=SECTIONS, build_root=folder / "library") as agent:
-        show = Show(agent, Screen(), stay_factor, story_seconds)
+    with contextlib.ExitStack() as stack:
+        cluster = None
+        if reason := demo_cluster.missing():
+            sys.stdout.write(f"Without an API server, so no taint is set: this {reason}\n")
+        else:
+            cluster = stack.enter_context(demo_cluster.Cluster(folder))
+        agent = Agent(folder, sections=SECTIONS, build_root=folder / "library")
+        if cluster is not None:
+            cluster.wait()
+            agent.prefix = cluster.prefix
+            agent.configure({**SECTIONS, **cluster.sections()})
+        stack.enter_context(agent)
+        show = Show(agent, cluster, Screen(), stay_factor, story_seconds)
         for number, step in enumerate(STORY, 1):
             if not show.play(number, step):
                 sys.stderr.write(f"the agent did not follow step {number}; its last lines:\n{agent.log()}\n")

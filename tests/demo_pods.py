@@ -88,7 +88,7 @@ class Stage:
         self._world = place
         place.command("pod-b", "ip", "addr", "add", f"{NOTEBOOK}/32", "dev", "eth0")
         place.command("node", "ip", "route", "add", f"{NOTEBOOK}/32", "dev", "vethb")
-        self.agent = NetAgent(place, "nft", shaped.QUICK, internet_budget=BUDGET)
+        self.agent = NetAgent(place, "nft", shaped.PRODUCTION_PERIODS, internet_budget=BUDGET)
         self.agent.pods(*PODS)
         self.agent.start()
         self._reports: list[NetTopReport] = []

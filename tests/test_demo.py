@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import demo_pods, processes
+from tests import demo_cluster, demo_pods, processes
 from tests.agent import ROOT
 from tests.demo_story import STORY
 from tests.netns.world import missing
@@ -50,6 +50,8 @@ def test_the_demo_plays_every_step(tmp_path: Path) -> None:
 
     assert demo.returncode == 0, said
     assert said.count("$ nodeagent status") == len(STORY)
+    assert said.count("$ kubectl get node") == (0 if demo_cluster.missing() else len(STORY))
+    assert ("Without an API server" in said) == bool(demo_cluster.missing())
     assert said.count("$ nodeagent net top") == (0 if missing() else len(demo_pods.STORY))
     assert ("not shown here: this needs" in said) == bool(missing())
     assert _left(tmp_path, demo.pid) == []

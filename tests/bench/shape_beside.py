@@ -122,7 +122,7 @@ def _ours(world: World) -> None:
     """Our agent has shaped as many pods, and ended."""
     a, b, *others = net_packets.pods_of(PODS)
     a, b = pod("p0", POD_A[4], POD_A[6], limit=LIMIT), pod("p1", POD_B[4], POD_B[6])
-    agent = NetAgent(world, "nft", shaped.QUICK, internet_budget=BUDGET)
+    agent = NetAgent(world, "nft", shaped.PRODUCTION_PERIODS, internet_budget=BUDGET)
     agent.pods(a, b, *others)
     agent.start().settle(a, b, *others, deadline_seconds=SETTLE_SECONDS)
     shaped.settle(agent, a, b)

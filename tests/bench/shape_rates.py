@@ -89,7 +89,7 @@ def shaped_node(*pods: Pod, budget: str) -> Iterator[tuple[World, NetAgent]]:
     """A node whose agent shapes these pods at its own pace."""
     with World(masquerade=True) as world:
         world.command("outside", "nft", "-f", "-", stdin=DISCARD)
-        agent = NetAgent(world, "nft", shaped.QUICK, internet_budget=budget)
+        agent = NetAgent(world, "nft", shaped.PRODUCTION_PERIODS, internet_budget=budget)
         agent.pods(*pods)
         agent.start()
         shaped.settle(agent, *pods)

@@ -129,6 +129,7 @@ def test_a_silence_takes_the_taint_and_leaves_the_condition(make_node: MakeNode)
     """The Node takes pods again, and still says what is wrong with it; the end brings the taint back."""
     one = make_node()
     tainted(one)
+    one.until(lambda: "NodeAgentUnhealthy" in one.conditions(), "its condition is there, too")
     unhealthy = one.conditions()["NodeAgentUnhealthy"]
     check = one.agent.status()["taint"]["wanted"][0]["value"]
     assert one.agent.cli("silence", check, "--for", "1h", "--reason", "part ordered")[0] == 0
