@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ RULES: tuple[dict[str, Any], ...] = (
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
     {"apiGroups": ["authentication.k8s.io"], "resources": ["nodes"],
      "verbs": ["impersonate:associated-node"]},
-    {"apiGroups": [""], "resources": ["nodes"],
+    {"apiGroups": [""], "resources": ["nodes", "pods"],
      "verbs": ["impersonate-on:associated-node:get", "impersonate-on:associated-node:watch"]},
 )
 QUICK = {
@@ -62,7 +62,11 @@ class NodeAgent:
 
     def dies_at(self, number: int = -1) -> None:
         """From the next start on: before which op on the API it dies; -1: never."""
-        words = [f"{name}={value}" for name, value in QUICK.items()]
+        self.patches(QUICK, number)
+
+    def patches(self, patches: Mapping[str, object], number: int = -1) -> None:
+        """From the next start on: constants of the daemon, and before which op it dies."""
+        words = [f"{name}={value}" for name, value in patches.items()]
         self.agent.program = [
             sys.executable, "-m", "tests.kube.dying_daemon", str(number), *words, "--"]
 

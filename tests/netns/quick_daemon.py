@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 
@@ -16,7 +17,8 @@ def patch(words: list[str]) -> None:
         module, _, name = path.rpartition(".")
         target = importlib.import_module(f"nodeagent.{module}")
         getattr(target, name)
-        setattr(target, name, float(value))
+        known = ast.literal_eval(value)
+        setattr(target, name, float(known) if isinstance(known, int) else known)
 
 
 def run(words: list[str]) -> int:
