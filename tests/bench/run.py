@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 # The package stands beside the installed one.
 from tests.bench import (  # noqa: E402
+    kube_rows,
     measures,
     net_packets,
     net_page,
@@ -61,6 +62,7 @@ BUDGETS = (
         name="xid-nvml", what="Xid 79 as NVML event to changed status, NVML blocked, p95 of 50", bound=1,
         unit="s", measure=lambda: measures.xid_seconds("nvml"), digits=2,
     ),
+    *kube_rows.BUDGETS,
     *net_rows.BUDGETS,
     *shape_rows.BUDGETS,
 )
