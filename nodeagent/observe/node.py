@@ -29,6 +29,8 @@ DISK_SIGNALS = (DISK_SIGNAL, "disk.mount", "disk.errors")
 NET_SIGNALS = ("link.devices", "net.adapters", "conntrack")
 NET_TARGET_SIGNALS = ("ib.port", "ib.counters", "net.gateway", "net.target", "neighbour.table")
 """Of ports, gateways, configured targets and families."""
+SIGNALS = (*NODE_SIGNALS, *NET_SIGNALS, *NET_TARGET_SIGNALS, *DISK_SIGNALS)
+"""All that the host worker may tell."""
 LEAVE_ALONE_SECONDS = 600.0
 """How long a mount point or a call is not touched after it did not answer."""
 
@@ -57,8 +59,7 @@ class NodeSampler:
         self._inbox = inbox
         self._clock = clock
         self._pace = Pace(clock, poll_seconds)
-        signals = (*NODE_SIGNALS, *NET_SIGNALS, *NET_TARGET_SIGNALS, *DISK_SIGNALS)
-        self._readings = WorkerReadings(board, inbox, clock, signals, poll_seconds)
+        self._readings = WorkerReadings(board, inbox, clock, SIGNALS, poll_seconds)
         self._places = (host_root, proc_root, sys_root)
         self._paths = paths
         self._network = NetworkAsked()

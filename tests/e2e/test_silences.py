@@ -41,7 +41,7 @@ def test_a_silence_is_shown_until_it_ends(make_agent: MakeAgent) -> None:
     assert f"1: xid on GPU {FAULTY}" in screen
     assert "none: silence holds back" in screen
     assert "swap booked" in agent.cli("silence", "--list")[1]
-    assert "swap booked" in agent.cli("history")[1]
+    assert f"silenced by {me}" in agent.cli("history", "--json")[1]
     assert b"nodeagent_silences{" in agent.raw("/metrics")
 
     assert agent.cli("unsilence", "1")[0] == 0

@@ -156,8 +156,8 @@ def test_metrics_page_answers_on_loopback(machine: Machine) -> None:
     assert "nodeagent_build_info" in page
 
 
-CAPABILITIES = 1 << 34 | 1 << 12 | 1 << 13 | 1 << 39
-"""CAP_SYSLOG, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF."""
+CAPABILITIES = 1 << 34 | 1 << 12 | 1 << 13 | 1 << 39 | 1 << 19
+"""CAP_SYSLOG, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_SYS_PTRACE."""
 
 
 def test_processes_hold_these_capabilities_and_no_more(machine: Machine) -> None:

@@ -107,7 +107,9 @@ class Processes:
     def _holder(self, proc_root: str, pid: int, now_seconds: float) -> _Stat | None:
         """Its stat when the process holds a GPU, or held one before it began to end."""
         stat = _stat(f"{proc_root}/{pid}/stat")
-        if stat is None or stat.flags & _KERNEL_THREAD or stat.state == "Z" or stat.parent == os.getppid():
+        if stat is None or stat.flags & _KERNEL_THREAD or (stat.state == "Z" and stat.threads <= 1):
+            return None  # of a zombie that has threads left, one may be what does not wake up
+        if stat.parent == os.getppid() != 0:
             return None  # the agent's own reader of GPUs is judged by driver.stuck
         known = self._known.get(pid)
         if known is None or known.started != stat.started:
