@@ -78,7 +78,62 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_an_old_line_of_a_cured_fault_taints_no_node_on_the_first_day",
     )),
 }
-"""Case -> what went wrong elsewhere, and our tests."""
+"""Case of GPU health -> what went wrong elsewhere, and our tests."""
+
+WRITES, WATCH = "tests/kube/test_writes.py::", "tests/drivers/test_kube_client.py::"
+TAINTS = "tests/decide/test_node_taints.py::"
+API_CASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "A1": ("a taint that was just added is lost to somebody's older list", (
+        TAINTS + "test_a_lost_update_is_put_back_once_after_a_confirming_read",
+        TAINTS + "test_a_stale_base_is_read_anew_before_the_next_write",
+        WRITES + "test_a_clobbering_neighbour_is_answered_once",
+    )),
+    "A2": ("a stale cache hides that the taint came back", (
+        "tests/observe/test_node_watch.py::test_an_answer_is_newer_than_a_watch_that_lags",
+        "tests/act/test_cluster_writer.py::test_the_patch_tests_what_it_was_made_for",
+    )),
+    "A3": ("an old snapshot deletes other owners' taints", (
+        "tests/act/test_cluster_writer.py::test_the_patch_tests_what_it_was_made_for",
+        "tests/decide/test_node_properties.py::test_what_is_foreign_stays_and_health_leaves_nothing",
+        WRITES + "test_a_clobbering_neighbour_is_answered_once",
+    )),
+    "A4": ("conditions of another writer are wiped", (
+        WRITES + "test_a_taint_comes_with_the_fault_and_goes_with_it",
+    )),
+    "A5": ("a node is uncordoned that somebody else had cordoned", (
+        WRITES + "test_somebodys_cordon_is_kept",
+        TAINTS + "test_a_foreign_value_and_a_foreign_cordon_stay",
+    )),
+    "A6": ("a cordon from before is forgotten over a restart", (
+        WRITES + "test_somebodys_cordon_is_kept",
+    )),
+    "A9": ("all agents come back at once after the API server was away", (
+        WRITES + "test_a_killed_server_delays_and_loses_nothing",
+        "tests/kube/test_watch.py::test_a_killed_server_is_waited_for_and_the_list_stands",
+        "tests/observe/test_api_watch.py::test_how_it_ended_decides_how_soon",
+    )),
+    "A10": ("a watch is silent for ever", (
+        WATCH + "test_a_watch_ends_by_an_error", WATCH + "test_a_watch_that_never_begins_ends_too",
+    )),
+    "A11": ("a rotated token is never read", (
+        WATCH + "test_a_renewed_token_is_used_at_once", WATCH + "test_the_same_token_is_not_sent_again",
+        "tests/drivers/test_kube_credentials.py::test_files_are_named_beside_the_kubeconfig_and_read_anew",
+    )),
+    "A12": ("410 is answered with the same question in a tight loop", (
+        WATCH + "test_a_watch_ends_by_an_error",
+        "tests/observe/test_api_watch.py::test_how_it_ended_decides_how_soon",
+    )),
+    "A13": ("a condition is asserted for ever after the repair", (
+        WRITES + "test_a_taint_comes_with_the_fault_and_goes_with_it",
+        TAINTS + "test_a_healthy_node_is_never_written_to",
+    )),
+    "A14": ("a node that was made anew under its name is taken for the old one", (
+        WRITES + "test_a_node_that_is_created_anew_is_written_anew",
+        TAINTS + "test_another_node_of_the_same_name_starts_anew",
+        "tests/observe/test_node_watch.py::test_a_node_that_is_gone_is_absent",
+    )),
+}
+"""The same for agents that write to the API server. A7, A8 and A15 are about drains and fleets: not ours."""
 
 
 def names_of(path: Path) -> set[str]:
@@ -92,11 +147,15 @@ def names_of(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_public_case_is_tested_here(case: str) -> None:
+TABLES = [*CASES.values(), *API_CASES.values()]
+
+
+@pytest.mark.parametrize(("fault", "tests"), TABLES, ids=[row[0] for row in TABLES])
+def test_every_public_case_is_tested_here(fault: str, tests: tuple[str, ...]) -> None:
     """Each test that the table names exists."""
+    assert fault
     lacking = []
-    for test in CASES[case][1]:
+    for test in tests:
         path, _, name = test.partition("::")
         if not (ROOT / path).is_file() or name not in names_of(ROOT / path):
             lacking.append(test)

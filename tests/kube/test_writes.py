@@ -114,11 +114,13 @@ def test_a_person_is_obeyed(make_node: MakeNode) -> None:
 
 
 def test_somebodys_cordon_is_kept(make_node: MakeNode) -> None:
-    """A Node that was cordoned before the fault stays cordoned when the fault and its taint are gone."""
+    """A Node that was cordoned before the fault stays so when the fault is gone, over a restart between."""
     one = make_node()
     done = one.plane.kubectl("cordon", one.name)
     assert done.returncode == 0, done.stderr
     tainted(one)
+    one.agent.kill()
+    one.agent.start()
     one.cure()
     one.until(lambda: one.own() == {}, "the taint is gone")
 
